@@ -92,12 +92,12 @@ class Estimates:
             "spindles": _inverse(spindles),
             "one": np.ones(len(nodes)),
         }
-        self._free_disk = np.array([float(node.free_disk) for node in nodes])
+        self._free_disk = np.array([float(node.real.free_disk) for node in nodes])
         self._unallocated = np.array([float(node.unallocated_memory) for node in nodes])
         self._reserved = np.array([float(node.reserved_memory) for node in nodes])
         self._failing = np.array([node.failing for node in nodes])
         self._placed = np.array(
-            [len(node.primaries) + len(node.secondaries) for node in nodes], dtype=float
+            [len(node.real.primaries) + len(node.real.secondaries) for node in nodes], dtype=float
         )
         self._peers = np.zeros((len(nodes), len(nodes)))
         for node in nodes:

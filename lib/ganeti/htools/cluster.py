@@ -98,8 +98,7 @@ class Cluster:
         for node in chosen:
             new = node.copy()
             new.index = number[node.index]
-            for name in ("primaries", "primaries_forth", "secondaries", "secondaries_forth"):
-                setattr(new, name, tuple(order[i] for i in getattr(node, name) if i in order))
+            new.renumber(lambda indices: tuple(order[i] for i in indices if i in order))
             new.peers = {number[peer]: v for peer, v in node.peers.items() if peer in number}
             nodes.append(new)
         instances = []
@@ -148,8 +147,8 @@ def one_group(cluster: Cluster, name: str) -> Cluster:
 LIMIT = 10**15
 
 _NODE_NUMBERS = (
-    "total_memory", "own_memory", "free_memory", "total_disk", "free_disk", "total_cpus",
-    "own_cpus", "cpu_speed", "total_spindles", "free_spindles",
+    "total_memory", "own_memory", "free_memory", "total_disk", "total_cpus", "own_cpus",
+    "cpu_speed", "total_spindles",
 )  # fmt: skip
 _INSTANCE_NUMBERS = ("memory", "disk", "vcpus", "spindle_use")
 _SPEC_NUMBERS = ("memory", "cpus", "disk_size", "disk_count", "nics", "spindle_use")
@@ -196,6 +195,8 @@ def check(cluster: Cluster) -> None:
         _require_texts(owner, node.tags)
         for name in _NODE_NUMBERS:
             _require_number(owner, name, getattr(node, name))
+        _require_number(owner, "free_disk", node.real.free_disk)
+        _require_number(owner, "free_spindles", node.real.free_spindles)
         if node.cpu_speed <= 0:
             raise errors.ParseError(f"{owner}: the speed of its processors has to be above 0")
         for unit in (node.storage or {}).values():
@@ -268,7 +269,7 @@ def prepare(cluster: Cluster, options: Options | None = None) -> list[str]:
     for node in nodes:
         recorded = int(node.total_memory) - node.own_memory - node.instance_memory
         node.unaccounted_memory = recorded - node.free_memory
-        node.build_peers(instances[index] for index in node.secondaries)
+        node.build_peers(instances[index] for index in node.real.secondaries)
         if options.min_disk is not None:
             node.set_min_disk(options.min_disk)
         if options.max_cpu is not None:
@@ -321,9 +322,11 @@ def haskell_list(texts: Sequence[str]) -> str:
 def _inconsistencies(cluster: Cluster) -> list[str]:
     found = []
     for node in reversed(cluster.nodes):
-        used = sum(cluster.instances[i].disk for i in (*node.primaries, *node.secondaries))
+        used = sum(
+            cluster.instances[i].disk for i in (*node.real.primaries, *node.real.secondaries)
+        )
         memory = node.unaccounted_memory
-        disk = int(node.total_disk) - node.free_disk - used
+        disk = int(node.total_disk) - node.real.free_disk - used
         if memory > _MEMORY_WARNING or disk > _DISK_WARNING:
             found.append(
                 f"node {node.alias} is missing {memory} MB ram and {int(disk / 1024)} GB disk"

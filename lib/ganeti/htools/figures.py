@@ -57,7 +57,7 @@ def figures(cluster: Cluster) -> Figures:
 
     return Figures(
         score=score.score(nodes),
-        instances=sum(len(node.primaries) for node in nodes),
+        instances=sum(len(node.real.primaries) for node in nodes),
         total_memory=sum(node.total_memory for node in nodes),
         free_memory=sum(node.unallocated_memory for node in nodes),
         available_memory=sum(node.available_memory for node in nodes),
@@ -65,14 +65,14 @@ def figures(cluster: Cluster) -> Figures:
         own_memory=sum(node.own_memory for node in nodes),
         unknown_memory=sum(node.unaccounted_memory for node in nodes),
         total_disk=sum(node.total_disk for node in nodes),
-        free_disk=sum(node.free_disk for node in nodes),
+        free_disk=sum(node.real.free_disk for node in nodes),
         available_disk=sum(node.available_disk for node in nodes),
         total_cpus=sum(node.total_cpus for node in nodes),
         max_vcpus=sum(node.max_vcpus for node in nodes),
-        vcpus=sum(node.vcpus for node in nodes),
-        real_cpus=sum(node.vcpus / ratio(node) for node in nodes),
+        vcpus=sum(node.real.vcpus for node in nodes),
+        real_cpus=sum(node.real.vcpus / ratio(node) for node in nodes),
         total_spindles=sum(node.total_spindles for node in nodes),
-        free_spindles=sum(node.free_spindles for node in nodes),
+        free_spindles=sum(node.real.free_spindles for node in nodes),
         largest_memory=max((node.available_memory for node in nodes), default=0),
         largest_disk=max((node.available_disk for node in nodes), default=0),
     )

@@ -82,7 +82,7 @@ class Margins:
     def _sum_up(self, loss: _Loss) -> bool:
         """Sum up a node; false when its mirrored instances can never go where they must."""
         lost = loss.node
-        for index in lost.primaries:
+        for index in lost.real.primaries:
             instance = self._instances[index]
             if not instance.mirrored or instance.secondary == NO_NODE:
                 loss.others.append(instance)
@@ -140,7 +140,7 @@ class Margins:
                    for unit, size in units.items()):  # fmt: skip
                 return False
         elif any(one.local_storage for one in others):
-            return min(node.free_disk, node.free_disk_forth) > disk
+            return min(node.real.free_disk, node.forth.free_disk) > disk
         return True
 
     def holds(self, new: Instance, first: Node, second: Node | None = None) -> bool:
@@ -238,10 +238,10 @@ def _keeps(node: Node, instance: Instance) -> bool:
             if disk.unit is not None
         ) or any(disk.unit is None for disk in instance.disks):
             return False
-    elif min(node.free_disk, node.free_disk_forth) <= 0:
+    elif min(node.real.free_disk, node.forth.free_disk) <= 0:
         return False
     if node.exclusive_storage:
         return instance.spindles is not None and (
-            min(node.free_spindles, node.free_spindles_forth) >= 0
+            min(node.real.free_spindles, node.forth.free_spindles) >= 0
         )
     return True

@@ -5,18 +5,21 @@ operations (:meth:`~Node.add_primary`, :meth:`~Node.add_secondary`, :meth:`~Node
 :meth:`~Node.remove_secondary`) change the copy. The containers of a node are replaced, never
 changed, so copies may share them.
 
-*With forthcoming* means: counted as if the instances which are only reserved existed.
+What instances use of a node is counted twice, in two :class:`Usage`: by real instances alone, and
+*with forthcoming*, as if the instances which are only reserved existed. Each change of them is
+written once; while a node has no forthcoming instance, both are one object.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ganeti.htools.instance import NO_LOAD, UNIT_LOAD, Instance, memory_to_keep
 from ganeti.htools.policy import most_spindles, most_vcpus
 from ganeti.htools.space import StorageUnit, units_after, units_fit
+from ganeti.utils.records import NamedTuple
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -50,6 +53,60 @@ def divide(numerator: float, denominator: float) -> float:
     return math.copysign(math.inf, numerator)
 
 
+class Usage(NamedTuple):
+    """What instances use of a node. It never changes; its methods return another one.
+
+    :ivar primaries: numbers of the primary instances, the newest first.
+    :ivar vcpus: virtual CPUs of the primary instances, and the CPUs of the node itself.
+    :ivar free_disk: MiB.
+    :ivar spindles: spindles which instances share; 0 with exclusive storage.
+    :ivar free_spindles: with exclusive storage; negative when an instance has no known number.
+    """
+
+    primaries: tuple[int, ...]
+    secondaries: tuple[int, ...]
+    vcpus: int
+    free_disk: int
+    spindles: float
+    free_spindles: int
+
+    def plus(
+        self, instance: Instance, primary: bool, disk: int, spindles: int, free_spindles: int
+    ) -> Usage:
+        """Add an instance.
+
+        :param disk: MiB of the free disk space which it takes.
+        :param spindles: spindles which it shares.
+        :param free_spindles: those which are free then.
+        """
+        primaries, secondaries, vcpus, free_disk, shared, _ = self
+        if primary:
+            primaries = (instance.index, *primaries)
+            if instance.uses_cpu:
+                vcpus += instance.vcpus
+        else:
+            secondaries = (instance.index, *secondaries)
+        return Usage(
+            primaries, secondaries, vcpus, free_disk - disk, shared + spindles, free_spindles
+        )
+
+    def minus(
+        self, instance: Instance, primary: bool, disk: int, spindles: int, free_spindles: int
+    ) -> Usage:
+        """Remove an instance; the parameters are those of :meth:`plus`."""
+        primaries, secondaries, vcpus, free_disk, shared, _ = self
+        index = instance.index
+        if primary:
+            primaries = tuple(one for one in primaries if one != index)
+            if instance.uses_cpu:
+                vcpus -= instance.vcpus
+        else:
+            secondaries = tuple(one for one in secondaries if one != index)
+        return Usage(
+            primaries, secondaries, vcpus, free_disk + disk, shared - spindles, free_spindles
+        )
+
+
 class Node:
     """A node and what is placed on it.
 
@@ -57,9 +114,11 @@ class Node:
     :ivar own_memory: MiB which the node needs for itself.
     :ivar instance_memory: MiB which the instances running on it should occupy.
     :ivar free_memory: MiB which were free when it was asked.
+    :ivar free_memory_forth: MiB which would be free of that, with forthcoming.
+    :ivar real: what its real instances use.
+    :ivar forth: what its instances use, with forthcoming.
     :ivar unaccounted_memory: MiB which something unknown occupies; negative when instances use
         less than they may.
-    :ivar primaries: numbers of its primary instances, the newest first.
     :ivar peers: number of a node -> MiB of memory to keep free for instances of that node.
     :ivar reserved_memory: MiB which must stay free for the loss of any one other node.
     :ivar max_vcpus: how many virtual CPUs may be placed; negative for no limit.
@@ -102,16 +161,11 @@ class Node:
         self.free_memory_forth = free_memory
         self.unaccounted_memory = 0
         self.total_disk = total_disk
-        self.free_disk = self.free_disk_forth = free_disk
         self.total_cpus = total_cpus
         self.cpu_speed = cpu_speed
-        self.own_cpus = self.vcpus = self.vcpus_forth = own_cpus
+        self.own_cpus = own_cpus
         self.total_spindles = spindles
-        self.free_spindles = self.free_spindles_forth = free_spindles
-        self.primaries: tuple[int, ...] = ()
-        self.primaries_forth: tuple[int, ...] = ()
-        self.secondaries: tuple[int, ...] = ()
-        self.secondaries_forth: tuple[int, ...] = ()
+        self.real = self.forth = Usage((), (), own_cpus, free_disk, 0.0, free_spindles)
         self.peers: dict[int, int] = {}
         self.reserved_memory = 0
         self.failing = False
@@ -119,8 +173,6 @@ class Node:
         self.min_disk = 0
         self.max_vcpus = -1
         self.max_spindles = -1.0
-        self.instance_spindles = 0.0
-        self.instance_spindles_forth = 0.0
         self.offline = offline
         self.master = master
         self.tags = tags
@@ -161,7 +213,7 @@ class Node:
     @property
     def available_disk(self) -> int:
         """MiB of disk space for new instances."""
-        return max(0, self.free_disk - self.min_disk)
+        return max(0, self.real.free_disk - self.min_disk)
 
     @property
     def memory_ratio(self) -> float:
@@ -176,17 +228,17 @@ class Node:
     @property
     def disk_ratio(self) -> float:
         """The free share of its disk space, or of its spindles with exclusive storage."""
-        return self._disk_ratio(self.free_disk, self.free_spindles)
+        return self._disk_ratio(self.real)
 
     @property
     def disk_ratio_forth(self) -> float:
         """The free share of its disk space or spindles, with forthcoming."""
-        return self._disk_ratio(self.free_disk_forth, self.free_spindles_forth)
+        return self._disk_ratio(self.forth)
 
-    def _disk_ratio(self, free: int, spindles: int) -> float:
+    def _disk_ratio(self, usage: Usage) -> float:
         if self.exclusive_storage:
-            return spindles / self.total_spindles if self.total_spindles else 1.0
-        return free / self.total_disk if self.total_disk else 1.0
+            return usage.free_spindles / self.total_spindles if self.total_spindles else 1.0
+        return usage.free_disk / self.total_disk if self.total_disk else 1.0
 
     @property
     def reserved_ratio(self) -> float:
@@ -196,12 +248,12 @@ class Node:
     @property
     def vcpu_ratio(self) -> float:
         """Virtual CPUs for each real one."""
-        return divide(self.vcpus, self.total_cpus)
+        return divide(self.real.vcpus, self.total_cpus)
 
     @property
     def vcpu_ratio_forth(self) -> float:
         """Virtual CPUs for each real one, with forthcoming."""
-        return divide(self.vcpus_forth, self.total_cpus)
+        return divide(self.forth.vcpus, self.total_cpus)
 
     @property
     def conflicting_tags(self) -> int:
@@ -211,7 +263,7 @@ class Node:
     @property
     def instances(self) -> tuple[int, ...]:
         """The numbers of all its instances, also the forthcoming ones."""
-        return self.primaries_forth + self.secondaries_forth
+        return self.forth.primaries + self.forth.secondaries
 
     def set_policy(self, policy: Policy) -> None:
         """Apply the limits of the policy of its group."""
@@ -228,48 +280,58 @@ class Node:
         """Set how many virtual CPUs may be placed for each real one."""
         self.max_vcpus = most_vcpus(ratio, self.total_cpus)
 
+    def _use(self, instance: Instance, change: Callable[[Usage], Usage]) -> None:
+        """Apply a change by an instance to what is used."""
+        before = self.forth
+        self.forth = change(before)
+        if not instance.forthcoming:
+            self.real = self.forth if self.real is before else change(self.real)
+
+    def renumber(self, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
+        """Give its instances other numbers.
+
+        :param change: returns the new numbers of some of them.
+        """
+
+        def renumbered(usage: Usage) -> Usage:
+            return usage._replace(
+                primaries=change(usage.primaries), secondaries=change(usage.secondaries)
+            )
+
+        before = self.forth
+        self.forth = renumbered(before)
+        self.real = self.forth if self.real is before else renumbered(self.real)
+
     # -- what exists when the cluster is loaded -------------------------------------------------
 
     def load_primary(self, instance: Instance) -> None:
         """Note an existing primary instance; its space is already missing from the free space."""
-        index = instance.index
         self._count_tags(instance, 1)
-        self.primaries_forth = (index, *self.primaries_forth)
-        if instance.uses_cpu:
-            self.vcpus_forth += instance.vcpus
-        spindles = self._spindle_use(instance)
-        self.instance_spindles_forth += spindles
+        self._load(instance, primary=True)
         if not instance.uses_memory:
             self.free_memory_forth -= instance.memory
         if instance.forthcoming:
-            if instance.local_storage:
-                self.free_disk_forth -= instance.disk
-            if self.exclusive_storage:
-                self.free_spindles_forth -= instance.spindles or 0
             return
-        self.primaries = (index, *self.primaries)
-        if instance.uses_cpu:
-            self.vcpus += instance.vcpus
         if instance.uses_memory:
             self.instance_memory += instance.memory
-        self.instance_spindles += spindles
         self.load = self.load.plus(instance.load)
 
     def load_secondary(self, instance: Instance) -> None:
         """Note an existing secondary instance."""
-        index = instance.index
-        self.secondaries_forth = (index, *self.secondaries_forth)
-        spindles = self._spindle_use(instance)
-        self.instance_spindles_forth += spindles
+        self._load(instance, primary=False)
+        if not instance.forthcoming:
+            self.load = self.load._replace(disk=self.load.disk + instance.load.disk)
+
+    def _load(self, instance: Instance, *, primary: bool) -> None:
+        """Count an existing instance; only the space of a forthcoming one is still free."""
+        disk = spindles = 0
         if instance.forthcoming:
-            if instance.local_storage:
-                self.free_disk_forth -= instance.disk
-            if self.exclusive_storage:
-                self.free_spindles_forth -= instance.spindles or 0
-            return
-        self.secondaries = (index, *self.secondaries)
-        self.instance_spindles += spindles
-        self.load = self.load._replace(disk=self.load.disk + instance.load.disk)
+            disk, spindles = self._space_of(instance)
+        use = self._spindle_use(instance)
+        self._use(
+            instance,
+            lambda usage: usage.plus(instance, primary, disk, use, usage.free_spindles - spindles),
+        )
 
     def build_peers(self, instances: Iterable[Instance]) -> None:
         """Compute the memory to keep free from its secondary instances."""
@@ -287,6 +349,13 @@ class Node:
     def update_failing(self) -> None:
         """Compute again whether it could not start the instances of another node."""
         self.failing = self.unallocated_memory <= self.reserved_memory
+
+    def _space_of(self, instance: Instance) -> tuple[int, int]:
+        """Return the disk space (MiB) and the spindles of its own which an instance has here."""
+        return (
+            instance.disk if instance.local_storage else 0,
+            (instance.spindles or 0) if self.exclusive_storage else 0,
+        )
 
     def _spindle_use(self, instance: Instance) -> int:
         if self.exclusive_storage or not instance.local_storage:
@@ -314,55 +383,21 @@ class Node:
 
     def remove_primary(self, instance: Instance) -> None:
         """Remove a primary instance; ``instance`` has the location score which was added."""
-        index = instance.index
-        self.primaries_forth = tuple(one for one in self.primaries_forth if one != index)
         self._count_tags(instance, -1)
-        if instance.uses_cpu:
-            self.vcpus_forth -= instance.vcpus
-        spindles = self._spindle_use(instance)
-        self.instance_spindles_forth -= spindles
+        self._remove(instance, primary=True)
         self.free_memory_forth += instance.memory
-        if instance.local_storage:
-            self.free_disk_forth += instance.disk
-        if self.exclusive_storage:
-            self.free_spindles_forth += instance.spindles or 0
         if instance.forthcoming:
             return
-        self.primaries = tuple(one for one in self.primaries if one != index)
-        if instance.uses_cpu:
-            self.vcpus -= instance.vcpus
         if instance.uses_memory:
             self.instance_memory -= instance.memory
-        self.instance_spindles -= spindles
-        if instance.local_storage:
-            self.free_disk += instance.disk
-        if self.exclusive_storage:
-            self.free_spindles += instance.spindles or 0
-        if self.storage is not None:
-            self.storage = units_after(self.storage, instance, -1)
         self.load = self.load.minus(instance.load)
         self.update_failing()
 
     def remove_secondary(self, instance: Instance) -> None:
         """Remove a secondary instance."""
-        index = instance.index
-        self.secondaries_forth = tuple(one for one in self.secondaries_forth if one != index)
-        spindles = self._spindle_use(instance)
-        self.instance_spindles_forth -= spindles
-        if instance.local_storage:
-            self.free_disk_forth += instance.disk
-        if self.exclusive_storage:
-            self.free_spindles_forth += instance.spindles or 0
+        self._remove(instance, primary=False)
         if instance.forthcoming:
             return
-        self.secondaries = tuple(one for one in self.secondaries if one != index)
-        self.instance_spindles -= spindles
-        if instance.local_storage:
-            self.free_disk += instance.disk
-        if self.exclusive_storage:
-            self.free_spindles += instance.spindles or 0
-        if self.storage is not None:
-            self.storage = units_after(self.storage, instance, -1)
         self.load = self.load._replace(disk=self.load.disk - instance.load.disk)
         if instance.secondary_memory:
             peers = dict(self.peers)
@@ -374,84 +409,84 @@ class Node:
             self.peers = peers
             self._update_reserved()
 
+    def _remove(self, instance: Instance, *, primary: bool) -> None:
+        """Give back what an instance uses, but not its memory and its load."""
+        disk, spindles = self._space_of(instance)
+        use = self._spindle_use(instance)
+        self._use(
+            instance,
+            lambda usage: usage.minus(instance, primary, disk, use, usage.free_spindles + spindles),
+        )
+        if self.storage is not None and not instance.forthcoming:
+            self.storage = units_after(self.storage, instance, -1)
+
+    def _with(self, instance: Instance, *, primary: bool) -> tuple[Usage, Usage]:
+        """Return what real instances use, and what is used with forthcoming, with one more."""
+        disk = instance.disk if instance.local_storage else 0
+        use = self._spindle_use(instance)
+        real, forth = self.real, self.forth
+        spindles = self._spindles_after(instance, forth.free_spindles)
+        after = forth.plus(instance, primary, disk, use, spindles)
+        if instance.forthcoming:
+            return real, after
+        if real is forth:
+            return after, after
+        spindles = self._spindles_after(instance, real.free_spindles)
+        return real.plus(instance, primary, disk, use, spindles), after
+
     def add_primary(self, instance: Instance, *, force: bool = False) -> Fail | None:
         """Add a primary instance.
 
         :param force: ignore soft errors.
         :returns: why it cannot be added, and then the node is not changed; None when it was.
         """
-        local = instance.local_storage
+        real, forth = self._with(instance, primary=True)
         free_memory_forth = self.free_memory_forth - instance.memory
-        free_disk_forth = self.free_disk_forth - instance.disk if local else self.free_disk_forth
-        vcpus_forth = self.vcpus_forth + instance.vcpus if instance.uses_cpu else self.vcpus_forth
-        use = self._spindle_use(instance)
-        spindles_forth = self.instance_spindles_forth + use
-        free_spindles_forth = self._spindles_after(instance, self.free_spindles_forth)
         if not instance.forthcoming:
-            free_disk = self.free_disk - instance.disk if local else self.free_disk
-            vcpus = self.vcpus + instance.vcpus if instance.uses_cpu else self.vcpus
-            spindles = self.instance_spindles + use
-            free_spindles = self._spindles_after(instance, self.free_spindles)
             memory = instance.memory if instance.uses_memory else 0
             unallocated = self.unallocated_memory - memory
             failing = unallocated <= self.reserved_memory
-            fail = self._refuses(
-                instance, force, unallocated, free_disk, free_spindles, spindles, failing, vcpus
-            )
+            fail = self._refuses(instance, force, unallocated, real, failing)
             if fail is not None:
                 return fail
         # What is reserved may not be taken, neither by a real instance nor by another reservation.
         # When both limits are broken, the reason is that of the real one.
-        fail = self._refuses(
-            instance, force, max(free_memory_forth, force), free_disk_forth, free_spindles_forth,
-            spindles_forth, False, vcpus_forth,
-        )  # fmt: skip
+        fail = self._refuses(instance, force, max(free_memory_forth, force), forth, False)
         if fail is not None:
             return fail
         if not instance.forthcoming:
             self.instance_memory += memory
-            self.free_disk = free_disk
-            self.free_spindles = free_spindles
-            self.vcpus = vcpus
-            self.instance_spindles = spindles
             self.failing = failing
-            self.primaries = (instance.index, *self.primaries)
             self.load = self.load.plus(instance.load)
             if self.storage is not None:
                 self.storage = units_after(self.storage, instance, 1)
         self._count_tags(instance, 1)
-        self.primaries_forth = (instance.index, *self.primaries_forth)
+        self.real, self.forth = real, forth
         self.free_memory_forth = free_memory_forth
-        self.free_disk_forth = free_disk_forth
-        self.vcpus_forth = vcpus_forth
-        self.instance_spindles_forth = spindles_forth
-        self.free_spindles_forth = free_spindles_forth
         return None
 
     def _refuses(
-        self,
-        instance: Instance,
-        force: bool,
-        memory: int,
-        disk: int,
-        free_spindles: int,
-        spindles: float,
-        failing: bool,
-        vcpus: int,
+        self, instance: Instance, force: bool, memory: int, usage: Usage, failing: bool
     ) -> Fail | None:
+        """Return why a primary instance cannot be added.
+
+        :param memory: MiB which are free then.
+        :param usage: what is used then.
+        :param failing: the node could not start the instances of another node then.
+        """
         if memory <= 0:
             return Fail.MEMORY
         if self.storage is not None and not units_fit(self.storage, instance):
             return Fail.DISK
         if instance.local_storage:
-            fail = self._disk_refuses(instance, force, disk, free_spindles, spindles)
+            fail = self._disk_refuses(instance, force, usage)
             if fail is not None:
                 return fail
         if force:
             return None
         if failing and not self.failing:
             return Fail.MEMORY
-        if 0 <= self.max_vcpus < vcpus:
+        if 0 <= self.max_vcpus < usage.vcpus:
             return Fail.CPU
         if instance.exclusion_tags and not self.primary_tags.keys().isdisjoint(
             instance.exclusion_tags
@@ -459,18 +494,16 @@ class Node:
             return Fail.TAGS
         return None
 
-    def _disk_refuses(
-        self, instance: Instance, force: bool, disk: int, free_spindles: int, spindles: float
-    ) -> Fail | None:
+    def _disk_refuses(self, instance: Instance, force: bool, usage: Usage) -> Fail | None:
         if self.storage is not None:
             if not units_fit(self.storage, instance):
                 return Fail.DISK
-        elif disk <= 0 or (disk < self.min_disk and not force):
+        elif usage.free_disk <= 0 or (usage.free_disk < self.min_disk and not force):
             return Fail.DISK
         if self.exclusive_storage:
-            if free_spindles < 0:
+            if usage.free_spindles < 0:
                 return Fail.SPINDLES
-        elif not force and spindles > self.max_spindles:
+        elif not force and usage.spindles > self.max_spindles:
             return Fail.DISK
         return None
 
@@ -494,16 +527,10 @@ class Node:
         if not instance.mirrored:
             return Fail.DISK
         force = force or unchecked
-        use = self._spindle_use(instance)
-        spindles_forth = self.instance_spindles_forth + use
-        free_disk_forth = self.free_disk_forth - instance.disk
-        free_spindles_forth = self._spindles_after(instance, self.free_spindles_forth)
+        real, forth = self._with(instance, primary=False)
         needed = instance.secondary_memory
         if not instance.forthcoming:
-            spindles = self.instance_spindles + use
-            free_disk = self.free_disk - instance.disk
-            free_spindles = self._spindles_after(instance, self.free_spindles)
-            fail = self._disk_refuses(instance, force, free_disk, free_spindles, spindles)
+            fail = self._disk_refuses(instance, force, real)
             if fail is not None and not unchecked:
                 return fail
             unallocated = self.unallocated_memory
@@ -514,36 +541,26 @@ class Node:
             failing = unallocated <= reserved
             if failing and not self.failing and not force:
                 return Fail.MEMORY
-        fail = self._disk_refuses(
-            instance, force, free_disk_forth, free_spindles_forth, spindles_forth
-        )
+        fail = self._disk_refuses(instance, force, forth)
         if fail is not None and not unchecked:
             return fail
         if not force and needed >= self.free_memory_forth:
             return Fail.MEMORY
         if not instance.forthcoming:
-            self.free_disk = free_disk
-            self.free_spindles = free_spindles
-            self.instance_spindles = spindles
             self.peers = {**self.peers, primary: peer}
             self.reserved_memory = reserved
             self.failing = failing
-            self.secondaries = (instance.index, *self.secondaries)
             self.load = self.load._replace(disk=self.load.disk + instance.load.disk)
             if self.storage is not None:
                 self.storage = units_after(self.storage, instance, 1)
-        self.secondaries_forth = (instance.index, *self.secondaries_forth)
-        self.free_disk_forth = free_disk_forth
-        self.instance_spindles_forth = spindles_forth
-        self.free_spindles_forth = free_spindles_forth
+        self.real, self.forth = real, forth
         return None
 
     def give_number(self, number: int) -> None:
         """Give the newest instance, which had none (-1), its number."""
-        for name in ("primaries", "primaries_forth", "secondaries", "secondaries_forth"):
-            indices = getattr(self, name)
-            if indices and indices[0] == -1:
-                setattr(self, name, (number, *indices[1:]))
+        self.renumber(
+            lambda indices: (number, *indices[1:]) if indices and indices[0] == -1 else indices
+        )
 
     def rejects_migration_from(self, source: Node) -> bool:
         """Return True if its tags forbid migrations from another node."""

@@ -189,7 +189,7 @@ class Scores:
         if failing and not self._nodes[index].failing and not force:
             return Fail.MEMORY
         ratio = _ratio(reserved, node)
-        count = len(node.primaries) + len(node.secondaries)
+        count = len(node.real.primaries) + len(node.real.secondaries)
         more = _WEIGHTS[_FAILING] * ((count if failing else 0) - second.row[_FAILING])
         more += _WEIGHTS[_RESERVED_SUM] * (ratio - second.row[_RESERVED_SUM])
         track = self._tracks[_RESERVED]

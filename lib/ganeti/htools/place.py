@@ -93,12 +93,12 @@ def _fits(node: Node, limits: Range) -> int:
     numbers = []
     for have, need in (
         (node.unallocated_memory, spec.memory),
-        (node.free_disk, spec.disk_size),
+        (node.real.free_disk, spec.disk_size),
     ):
         if need > 0:
             numbers.append(have // need)
     if node.max_vcpus >= 0 and spec.cpus > 0:
-        numbers.append((node.max_vcpus - node.vcpus) // spec.cpus)
+        numbers.append((node.max_vcpus - node.real.vcpus) // spec.cpus)
     return max(0, min(numbers, default=0))
 
 
@@ -333,7 +333,7 @@ class Places:
             return Fail.N1
         if self._dedicated:
             lost = lost_allocations([self._cluster.nodes[one.index] for one in changed], changed)
-            return Choice(new, changed, (lost, sum(node.free_disk for node in changed)))
+            return Choice(new, changed, (lost, sum(node.real.free_disk for node in changed)))
         return Choice(new, changed, self._score(changed))
 
     def _score(self, changed: tuple[Node, ...]) -> float:
@@ -347,9 +347,7 @@ def add(cluster: Cluster, choice: Choice) -> Instance:
     cluster.instances.append(instance)
     for node in choice.changed:
         new = node.copy()
-        for name in ("primaries", "primaries_forth", "secondaries", "secondaries_forth"):
-            indices = getattr(new, name)
-            setattr(new, name, tuple(instance.index if i == -1 else i for i in indices))
+        new.renumber(lambda indices: tuple(instance.index if i == -1 else i for i in indices))
         cluster.nodes[new.index] = new
     return instance
 

@@ -67,7 +67,7 @@ def graph(cluster: Cluster, chosen: Iterable[Node], *, offline: bool) -> Graph:
         return found
     for node in cluster.nodes:
         # The published listing of the graph has the edges in this order.
-        users = [cluster.instances[index].primary for index in node.secondaries]
+        users = [cluster.instances[index].primary for index in node.real.secondaries]
         users = [one for one in dict.fromkeys(users) if one in found]
         for one in users:
             found[one] += [other for other in users if other not in found[one]]
@@ -203,9 +203,9 @@ def _empty(state: _State, number: int, gone: set[int], options: Options) -> list
     moved: list[Instance] = []
     node = state.nodes[number]
     instances = state.instances
-    single = [one for one in node.primaries if instances[one].secondary == NO_NODE]
-    mirrored = [one for one in reversed(node.primaries) if instances[one].secondary != NO_NODE]
-    replicas = node.secondaries if options.evacuate else ()
+    single = [one for one in node.real.primaries if instances[one].secondary == NO_NODE]
+    mirrored = [one for one in reversed(node.real.primaries) if instances[one].secondary != NO_NODE]
+    replicas = node.real.secondaries if options.evacuate else ()
     for index in (*single, *mirrored, *replicas):
         instance = state.instances[index]
         places: list[tuple[int, int]] = []

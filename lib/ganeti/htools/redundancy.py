@@ -19,10 +19,10 @@ from ganeti.htools.space import Space, Wanted
 
 def can_be_emptied(nodes: Sequence[Node], instances: Sequence[Instance], lost: Node) -> bool:
     """Return True if all primary instances of a node can run elsewhere."""
-    if not lost.primaries:
+    if not lost.real.primaries:
         return True
     left = list(nodes)
-    own = [instances[index] for index in lost.primaries]
+    own = [instances[index] for index in lost.real.primaries]
     others: list[Instance] = []
     for instance in own:
         if not instance.mirrored or instance.secondary == NO_NODE:
@@ -147,7 +147,7 @@ class Checker:
         for node in self._looked_at(nodes):
             if node.index in touched:
                 good = self._can_be_emptied(nodes, instances, node)
-            elif node.group in groups and node.primaries:
+            elif node.group in groups and node.real.primaries:
                 facts = self._facts(node, instances)
                 if facts.shared or facts.again:
                     good = self._can_be_emptied(nodes, instances, node)
@@ -175,11 +175,11 @@ class Checker:
     def _facts(self, lost: Node, instances: Sequence[Instance]) -> _Facts:
         # The facts of a node are kept with the tuple of its instances, which changes with them.
         known = self._known.get(lost.index)
-        if known is not None and known[0] is lost.primaries:
+        if known is not None and known[0] is lost.real.primaries:
             return known[1]
-        facts = _Facts([instances[index] for index in lost.primaries])
-        if -1 not in lost.primaries:
-            self._known[lost.index] = (lost.primaries, facts)
+        facts = _Facts([instances[index] for index in lost.real.primaries])
+        if -1 not in lost.real.primaries:
+            self._known[lost.index] = (lost.real.primaries, facts)
         return facts
 
     def _quick(
@@ -193,7 +193,7 @@ class Checker:
 
         :param only: the secondary nodes to look at; None for all.
         """
-        if not lost.primaries:
+        if not lost.real.primaries:
             return True
         if not _is_simple(lost):
             return None
@@ -271,7 +271,7 @@ def _keeps(node: Node, wanted: Iterable[Wanted | None]) -> bool:
     """
     storage = node.storage
     if storage is None:
-        return min(node.free_disk, node.free_disk_forth) > 0
+        return min(node.real.free_disk, node.forth.free_disk) > 0
     return all([one is not None and one in storage and storage[one].free >= 0 for one in wanted])
 
 
@@ -294,7 +294,7 @@ def _fit_in_order(
     """Return True if each instance fits the first node which still has enough for it."""
     memory, spaces = (
         list(memory_left),
-        [Space(min(node.free_disk, node.free_disk_forth), node.storage) for node in targets],
+        [Space(min(node.real.free_disk, node.forth.free_disk), node.storage) for node in targets],
     )
     position, last = 0, None
     for one in again:

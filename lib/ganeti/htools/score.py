@@ -58,8 +58,8 @@ def node_values(node: Node) -> list[float]:
 
     Components over online nodes are zero for an offline node, and the other way round.
     """
-    primaries = len(node.primaries)
-    instances = primaries + len(node.secondaries)
+    primaries = len(node.real.primaries)
+    instances = primaries + len(node.real.secondaries)
     if node.offline:
         values = [0.0] * len(COMPONENTS)
         values[4], values[5] = float(instances), float(primaries)
@@ -71,12 +71,12 @@ def node_values(node: Node) -> list[float]:
     else:
         cpu, memory, disk, net = map(divide, node.load, node.pool)
     # Without forthcoming instances both values are equal; this is computed for every candidate.
-    free_disk, vcpus, use = node.disk_ratio, node.vcpu_ratio / speed, node.instance_spindles
+    free_disk, vcpus, use = node.disk_ratio, node.vcpu_ratio / speed, node.real.spindles
     use_ratio = divide(use, spindles)
     free_disk_forth, vcpus_forth, use_ratio_forth = free_disk, vcpus, use_ratio
-    if len(node.primaries_forth) + len(node.secondaries_forth) != instances:
+    if node.forth is not node.real:
         free_disk_forth, vcpus_forth = node.disk_ratio_forth, node.vcpu_ratio_forth / speed
-        use_ratio_forth = divide(node.instance_spindles_forth, spindles)
+        use_ratio_forth = divide(node.forth.spindles, spindles)
     return [
         node.memory_ratio,
         free_disk,

@@ -44,10 +44,10 @@ def may_go(cluster: Cluster) -> list[Node]:
         for node in cluster.nodes
         if not node.offline
         and not node.master
-        and not node.secondaries
-        and all(cluster.instances[index].starts_anywhere for index in node.primaries)
+        and not node.real.secondaries
+        and all(cluster.instances[index].starts_anywhere for index in node.real.primaries)
     ]
-    return sorted(found, key=lambda node: -len(node.primaries))
+    return sorted(found, key=lambda node: -len(node.real.primaries))
 
 
 def on_standby(cluster: Cluster) -> list[Node]:
@@ -106,7 +106,7 @@ def _served(cluster: Cluster, factor: float) -> tuple[bool, Cluster, list[Step]]
     steps = list(balance.run(state, balance.Options(min_gain=0.0)))
     after = cluster.copy()
     after.nodes, after.instances = state.nodes, state.instances
-    if any(node.offline and (node.primaries or node.secondaries) for node in after.nodes):
+    if any(node.offline and (node.real.primaries or node.real.secondaries) for node in after.nodes):
         return False, after, steps
     return _have_capacity(after, factor), after, steps
 

@@ -52,13 +52,13 @@ FIELDS: dict[str, Field] = {
     "rmem": Field("r_mem", True, lambda n: f"{n.reserved_memory:5d}"),
     "amem": Field("a_mem", True, lambda n: f"{n.available_memory:5d}"),
     "tdsk": Field("t_dsk", True, lambda n: f"{fixed(n.total_disk / _GIB, 0):>5}"),
-    "fdsk": Field("f_dsk", True, lambda n: f"{n.free_disk // _GIB:5d}"),
+    "fdsk": Field("f_dsk", True, lambda n: f"{n.real.free_disk // _GIB:5d}"),
     "tcpu": Field("pcpu", True, lambda n: f"{fixed(n.total_cpus, 0):>4}"),
-    "ucpu": Field("vcpu", True, lambda n: f"{n.vcpus:4d}"),
-    "pcnt": Field("pcnt", True, lambda n: f"{len(n.primaries):3d}"),
-    "scnt": Field("scnt", True, lambda n: f"{len(n.secondaries):3d}"),
-    "plist": Field("primaries", True, lambda n: _numbers(n.primaries)),
-    "slist": Field("secondaries", True, lambda n: _numbers(n.secondaries)),
+    "ucpu": Field("vcpu", True, lambda n: f"{n.real.vcpus:4d}"),
+    "pcnt": Field("pcnt", True, lambda n: f"{len(n.real.primaries):3d}"),
+    "scnt": Field("scnt", True, lambda n: f"{len(n.real.secondaries):3d}"),
+    "plist": Field("primaries", True, lambda n: _numbers(n.real.primaries)),
+    "slist": Field("secondaries", True, lambda n: _numbers(n.real.secondaries)),
     "pfmem": Field("p_fmem", True, lambda n: f"{fixed(n.memory_ratio, 4):>6}"),
     "pfdsk": Field("p_fdsk", True, lambda n: f"{fixed(n.disk_ratio, 4):>6}"),
     "rcpu": Field("r_cpu", True, lambda n: f"{fixed(n.vcpu_ratio, 2):>5}"),
@@ -70,7 +70,7 @@ FIELDS: dict[str, Field] = {
     "peermap": Field("PeerMap", False, _peers),
     "spindle_count": Field("NodeSpindles", True, lambda n: str(n.total_spindles)),
     "hi_spindles": Field("MaxSpindles", True, lambda n: number(n.max_spindles)),
-    "inst_spindles": Field("InstSpindles", True, lambda n: number(n.instance_spindles)),
+    "inst_spindles": Field("InstSpindles", True, lambda n: number(n.real.spindles)),
 }
 
 UNKNOWN = Field("<unknown field>", False, lambda node: "<unknown field>")

@@ -395,7 +395,7 @@ def summary(cluster: Cluster) -> dict[str, int | float]:
         "offline_nodes": len(cluster.nodes) - len(online),
         "instances": len(cluster.instances),
         "free_memory": sum(node.unallocated_memory for node in online),
-        "free_disk": sum(node.free_disk for node in online),
+        "free_disk": sum(node.real.free_disk for node in online),
         "nodes_failing_n1": sum(1 for node in online if node.failing),
         "nodes_not_evacuable": len(redundancy.Checker().lost(cluster.nodes, cluster.instances)),
         "more_instances": more,

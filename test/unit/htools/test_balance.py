@@ -68,10 +68,10 @@ def slow_unit_deviation(online: list[Node]) -> float:
 def facts(nodes: list[Node]) -> list[tuple[object, ...]]:
     return [
         (
-            node.instance_memory, node.free_disk, node.free_disk_forth, node.free_memory_forth,
-            node.vcpus, node.instance_spindles, node.free_spindles, set(node.primaries),
-            set(node.secondaries), node.reserved_memory, node.primary_tags, node.location_score,
-            node.location_pairs,
+            node.instance_memory, node.real.free_disk, node.forth.free_disk, node.free_memory_forth,
+            node.real.vcpus, node.real.spindles, node.real.free_spindles, set(node.real.primaries),
+            set(node.real.secondaries), node.reserved_memory, node.primary_tags,
+            node.location_score, node.location_pairs,
         )
         for node in nodes
     ]  # fmt: skip
@@ -103,12 +103,12 @@ def test_no_step_breaks_a_limit(seed: int) -> None:
         for index in set(step.after) - set(step.before) - {-1}:
             node = state.nodes[index]
             assert not node.offline
-            assert node.free_disk > 0 or not instance.local_storage
-            assert node.free_spindles >= 0 or not instance.local_storage
+            assert node.real.free_disk > 0 or not instance.local_storage
+            assert node.real.free_spindles >= 0 or not instance.local_storage
         new = state.nodes[step.after[0]]
         if new.index != step.before[0] and not state.nodes[step.before[0]].offline:
             assert new.unallocated_memory > 0
-            assert new.vcpus <= new.max_vcpus
+            assert new.real.vcpus <= new.max_vcpus
 
 
 @settings(max_examples=30)
@@ -146,7 +146,7 @@ def test_a_move_does_not_change_the_cluster_it_was_tried_in() -> None:
 def give_units(cluster: Cluster) -> None:
     """Give the nodes a volume group with two kinds of units, and some a directory for files."""
     for number, node in enumerate(cluster.nodes):
-        space, free = int(node.total_disk), node.free_disk
+        space, free = int(node.total_disk), node.real.free_disk
         node.storage = {
             ("drbd8", "xenvg"): StorageUnit(space, free),
             ("lvm-vg", "xenvg"): StorageUnit(space, free),

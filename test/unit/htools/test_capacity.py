@@ -86,10 +86,10 @@ def test_every_new_instance_is_legal_and_the_cluster_stays_redundant(
             node = found.cluster.nodes[index]
             assert not node.offline
             assert node.unallocated_memory > 0
-            assert node.free_disk > 0 or not one.local_storage
+            assert node.real.free_disk > 0 or not one.local_storage
         primary = found.cluster.nodes[one.primary]
-        assert one.index in primary.primaries
-        assert primary.vcpus <= primary.max_vcpus
+        assert one.index in primary.real.primaries
+        assert primary.real.vcpus <= primary.max_vcpus
     if found.placed:
         assert redundancy.is_redundant(found.cluster.nodes, found.cluster.instances)
 

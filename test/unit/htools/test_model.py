@@ -15,7 +15,7 @@ from ganeti.htools.cluster import Cluster
 from ganeti.htools.instance import Disk, Instance, Load
 from ganeti.htools.loading import text
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.node import Fail
+from ganeti.htools.node import Fail, Node, Usage
 
 from .conftest import Run
 from .test_balance import made
@@ -109,7 +109,7 @@ def test_the_location_score_is_counted_from_the_tags(seed: int) -> None:
         expected = (len(common) if len(nodes) > 1 else 0) + len(missing)
         assert one.location_score == expected
     for node in cluster.nodes:
-        own = [cluster.instances[index] for index in node.primaries]
+        own = [cluster.instances[index] for index in node.real.primaries]
         assert node.location_score == sum(one.location_score for one in own)
 
 
@@ -146,7 +146,7 @@ def test_the_conflicts_are_counted_from_the_tags(seed: int) -> None:
     cluster = made(seed)
     for node in cluster.nodes:
         tags = [
-            tag for index in node.primaries_forth for tag in cluster.instances[index].exclusion_tags
+            tag for index in node.forth.primaries for tag in cluster.instances[index].exclusion_tags
         ]
         assert node.conflicting_tags == len(tags) - len(set(tags))
 
@@ -249,3 +249,30 @@ def test_sums_are_made_one_number_after_the_other(values: list[float]) -> None:
     for value in values:
         total += value
     assert score.plain_sum(values) == total
+
+
+def test_a_reserved_instance_counts_only_with_forthcoming() -> None:
+    node = Node(
+        "a", total_memory=8192, own_memory=0, free_memory=8192, total_disk=10000, free_disk=10000,
+        total_cpus=4,
+    )  # fmt: skip
+    real, reserved = (
+        Instance(
+            name, memory=1024, disk=1000, vcpus=2, template="plain", primary=0, index=index,
+            forthcoming=index == 1,
+        )
+        for index, name in enumerate(("one", "two"))
+    )  # fmt: skip
+    assert node.add_primary(real) is None
+    # Without forthcoming instances nothing is counted twice.
+    assert node.real is node.forth
+    assert node.add_primary(reserved) is None
+    assert node.real == Usage((0,), (), 3, 9000, 1.0, 0)
+    assert node.forth == Usage((1, 0), (), 5, 8000, 2.0, 0)
+    assert (node.unallocated_memory, node.free_memory_forth) == (7168, 6144)
+    node.renumber(lambda indices: tuple(index + 5 for index in indices))
+    assert (node.real.primaries, node.forth.primaries) == ((5,), (6, 5))
+    real.index = 5
+    node.remove_primary(real)
+    assert node.real == Usage((), (), 1, 10000, 0.0, 0)
+    assert node.forth == Usage((6,), (), 3, 9000, 1.0, 0)

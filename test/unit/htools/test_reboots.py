@@ -62,7 +62,7 @@ def test_what_cannot_fail_over_leaves_the_group(seed: int) -> None:
         stuck = {
             index
             for number in together
-            for index in cluster.nodes[number].primaries
+            for index in cluster.nodes[number].real.primaries
             if cluster.instances[index].secondary == NO_NODE
         }
         assert stuck == set(last)

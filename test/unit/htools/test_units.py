@@ -51,7 +51,7 @@ def test_a_disk_needs_room_in_its_own_unit(load: Callable[..., Cluster]) -> None
 
 def test_totals_do_not_count_where_units_are_known(load: Callable[..., Cluster]) -> None:
     made = cluster(load, "4000,8000,drbd,xenvg", "4000,8000,drbd,xenvg", "3000,8000,drbd,xenvg")
-    made.nodes[2].free_disk = 0
+    made.nodes[2].real = made.nodes[2].real._replace(free_disk=0)
     done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
     assert isinstance(done, moves.Done)
 
@@ -145,7 +145,9 @@ def test_one_unit_on_each_node_has_the_value_of_the_old_metric(
     load: Callable[..., Cluster],
 ) -> None:
     plain = cluster(load, "", "", "")
-    with_units = cluster(load, *(f"{node.free_disk},100000,drbd,xenvg" for node in plain.nodes))
+    with_units = cluster(
+        load, *(f"{node.real.free_disk},100000,drbd,xenvg" for node in plain.nodes)
+    )
     assert score.details(with_units.nodes)[score.FREE_DISK] == pytest.approx(
         score.details(plain.nodes)[score.FREE_DISK], abs=1e-12
     )

@@ -44,8 +44,8 @@ def test_a_node_less_leaves_a_whole_cluster(seed: int, number: int) -> None:
     for index, one in enumerate(after.instances):
         assert one.index == index
         nodes = [after.nodes[number] for number in one.nodes]
-        assert index in nodes[0].primaries_forth
-        assert all(index in node.secondaries_forth for node in nodes[1:])
+        assert index in nodes[0].forth.primaries
+        assert all(index in node.forth.secondaries for node in nodes[1:])
         assert len({node.group for node in nodes}) <= 1 or one.name not in change.moved
 
 
@@ -55,8 +55,8 @@ def test_new_nodes_are_empty_and_have_other_names(load: Callable[..., Cluster]) 
     assert names(found)[4:] == ["new-node-1", "new-node-2", "new-node-3"]
     for index in (4, 5, 6):
         node = found.nodes[index]
-        assert (node.index, node.primaries, node.secondaries) == (index, (), ())
-        assert (node.free_disk, node.unallocated_memory) == (100000, 16384 - 512)
+        assert (node.index, node.real.primaries, node.real.secondaries) == (index, (), ())
+        assert (node.real.free_disk, node.unallocated_memory) == (100000, 16384 - 512)
     assert what_if.summary(cluster)["more_instances"] < what_if.summary(found)["more_instances"]
     assert what_if.summary(found)["more_instances"] <= 100
 

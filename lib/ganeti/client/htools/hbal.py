@@ -159,9 +159,9 @@ def violates_policy(node: Node) -> bool:
     One that fails N+1 is reported anyhow.
     """
     return (node.offline or not node.failing) and (
-        node.instance_spindles > node.max_spindles >= 0
-        or 0 <= node.max_vcpus < node.vcpus
-        or node.free_disk < node.min_disk
+        node.real.spindles > node.max_spindles >= 0
+        or 0 <= node.max_vcpus < node.real.vcpus
+        or node.real.free_disk < node.min_disk
     )
 
 
@@ -213,7 +213,7 @@ def _print_end(values: Values, state: State, initial: float, level: int, cluster
     if level > 3:
         for title, part in (("Original:", cluster), ("Final:   ", final)):
             memory = sum(node.unallocated_memory for node in part.nodes)
-            disk = sum(node.free_disk for node in part.nodes)
+            disk = sum(node.real.free_disk for node in part.nodes)
             prog.out(f"{title} mem={memory} disk={disk}")
     if values.exec:
         if values.luxi is None:

@@ -21,7 +21,9 @@ def bad_nodes(nodes: list[Node]) -> tuple[int, int]:
     these.
     """
     failing = [node for node in nodes if node.failing and not node.offline]
-    touched = {index for node in failing for index in (*node.primaries, *node.secondaries)}
+    touched = {
+        index for node in failing for index in (*node.real.primaries, *node.real.secondaries)
+    }
     return len(failing), len(touched)
 
 

@@ -111,7 +111,7 @@ def _chosen(values: Values, cluster: Cluster) -> list[Node]:
 
 
 def _has_non_redundant(cluster: Cluster, node: Node) -> bool:
-    return any(cluster.instances[index].secondary == NO_NODE for index in node.primaries)
+    return any(cluster.instances[index].secondary == NO_NODE for index in node.real.primaries)
 
 
 def _nodes(cluster: Cluster, instance: Instance) -> list[str]:

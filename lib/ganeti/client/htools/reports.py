@@ -53,11 +53,11 @@ def cluster(found: Cluster) -> dict[str, Any]:
                 "unallocated_memory": node.unallocated_memory,
                 "reserved_memory": node.reserved_memory,
                 "total_disk": int(node.total_disk),
-                "free_disk": node.free_disk,
+                "free_disk": node.real.free_disk,
                 "cpus": int(node.total_cpus),
-                "vcpus": node.vcpus,
-                "primaries": [found.instances[index].name for index in node.primaries],
-                "secondaries": [found.instances[index].name for index in node.secondaries],
+                "vcpus": node.real.vcpus,
+                "primaries": [found.instances[index].name for index in node.real.primaries],
+                "secondaries": [found.instances[index].name for index in node.real.secondaries],
             }
             for node in found.nodes
         ],

@@ -212,7 +212,10 @@ class Ranking:
         Memory which it has to reserve is a reason before space for forthcoming instances is one.
         """
         node = self._nodes[index]
-        if node.secondaries == node.secondaries_forth and node.primaries == node.primaries_forth:
+        if (
+            node.real.secondaries == node.forth.secondaries
+            and node.real.primaries == node.forth.primaries
+        ):
             return
         for peer in node.peers:
             reason = None if peer == index else node.copy().add_secondary(instance, peer)
@@ -231,7 +234,9 @@ class Ranking:
         if failing and not node.failing:
             return None
         new = list(row)
-        new[_FAILING] = len(node.primaries) + len(node.secondaries) + 1.0 if failing else 0.0
+        new[_FAILING] = (
+            len(node.real.primaries) + len(node.real.secondaries) + 1.0 if failing else 0.0
+        )
         new[_RESERVED] = new[_RESERVED_SUM] = reserved / node.total_memory
         return new
 

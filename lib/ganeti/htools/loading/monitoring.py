@@ -85,15 +85,15 @@ def apply(cluster: Cluster, reports: Reports, *, xen: bool = False) -> list[str]
             continue
         if xen:
             _guest_loads(cluster, node, data[node.index], loads, missing)
-            totals[node.index] = sum(loads.get(index, 0.0) for index in node.primaries)
+            totals[node.index] = sum(loads.get(index, 0.0) for index in node.real.primaries)
             continue
         total = _number(data[node.index], "cpu_total")
         if total is None:
             missing.append(f"node {node.name}")
             continue
         totals[node.index] = total
-        for index in node.primaries:
-            loads[index] = total * cluster.instances[index].vcpus / max(1, node.vcpus)
+        for index in node.real.primaries:
+            loads[index] = total * cluster.instances[index].vcpus / max(1, node.real.vcpus)
     if missing:
         return missing
     for index, load in loads.items():
@@ -108,7 +108,7 @@ def apply(cluster: Cluster, reports: Reports, *, xen: bool = False) -> list[str]
 def _guest_loads(
     cluster: Cluster, node: Node, data: Any, loads: dict[int, float], missing: list[str]
 ) -> None:
-    for index in node.primaries:
+    for index in node.real.primaries:
         name = cluster.instances[index].name
         load = _number(data, name)
         if load is None:
