@@ -32,8 +32,6 @@ KNOWN = {
     "cmdlib/ops/verify/files.py": "asks nodes for its digest",
     "confd/source.py": "asks whether it or its journal has changed; reads it with config.api",
     "master_failover/child.py": "reads it with config.api",
-    "jobexec/remote.py": "names a request to the master daemon after it",
-    "jobexec/requests.py": "names a request of a job after it",
     "merge/other.py": "reads the one of another cluster with configfile",
     "merge/steps.py": "reads and writes it with tools.config_files",
     "platform/paths.py": "names it",

@@ -94,7 +94,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "jobexec": (
         ("messages", "leftovers"),
-        ("livelock", "changes"),
+        ("livelock", "changes", "forms"),
+        ("methods",),
         ("link",),
         ("remote", "node_calls"),
         ("process",),

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, T
 
 from ganeti import errors
 from ganeti.locking import ALL, Level, LockManager, Owner
+from ganeti.query.engine import FieldsAnswer, QueryAnswer
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.hooks import HookResults, HookRunner, Hooks
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from ganeti.config.history import Author
     from ganeti.objects import FilledInstance, Instance, Node
     from ganeti.opcodes.base import OpCode
-    from ganeti.query.engine import FieldsAnswer, QueryAnswer
     from ganeti.query.view import View
     from ganeti.rpc import RpcRunner
 

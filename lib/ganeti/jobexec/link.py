@@ -163,18 +163,18 @@ class Link:
         assert self._channel is not None
         return self._channel
 
-    def ask(self, method: str, *args: Any) -> Any:
+    def ask(self, request: str, args: list[Any]) -> Any:
         """Send a request, again if the master daemon was restarted, and return the answer.
 
         :raises GenericError: the error with which the request failed.
         """
         while True:
             try:
-                return self.ask_once(method, *args)
+                return self.ask_once(request, args)
             except ChannelClosed:
                 self.renew()
 
-    def ask_once(self, method: str, *args: Any) -> Any:
+    def ask_once(self, request: str, args: list[Any]) -> Any:
         """Send a request and return the answer.
 
         :raises ChannelClosed: the master daemon has ended; it is not known whether it has carried
@@ -182,36 +182,36 @@ class Link:
         :raises GenericError: the error with which the request failed.
         """
         channel = self._connected()
-        channel.send({"ask": method, "args": messages.pack(args)})
+        channel.send({"ask": request, "args": args})
         answer = channel.receive()
         if "error" in answer:
             raise messages.unpack_error(answer["error"])
         return answer["ok"]
 
-    def settle(self, method: str, *args: Any) -> None:
+    def settle(self, request: str, args: list[Any]) -> None:
         """Send a request which need not be repeated when the master daemon was restarted.
 
         The next master daemon knows its result from the record of this process.
         """
         try:
-            self.ask_once(method, *args)
+            self.ask_once(request, args)
         except ChannelClosed:
             self.renew()
 
-    def tell(self, method: str, *args: Any) -> None:
+    def tell(self, request: str, args: list[Any]) -> None:
         """Send a message without an answer; the caller repeats it in `on_welcome`."""
         try:
-            self._connected().send({"tell": method, "args": args})
+            self._connected().send({"tell": request, "args": args})
         except ChannelClosed:
             self.renew()
 
-    def tell_later(self, method: str) -> None:
+    def tell_later(self, request: str, args: list[Any]) -> None:
         """Send a message without an answer together with the next message.
 
         After a restart of the master daemon it need not be sent any more.
         """
         if self._channel is not None:
-            self._channel.send_later({"tell": method, "args": []})
+            self._channel.send_later({"tell": request, "args": args})
 
     def next_task(self, result: dict[str, Any] | None) -> Any:
         """Report the end of an opcode, and wait for the next order.

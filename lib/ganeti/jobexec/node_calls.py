@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.jobexec import methods
 from ganeti.jobexec.link import Link
 from ganeti.objects import ConfigData
 from ganeti.platform import master_epoch
@@ -66,7 +67,7 @@ class JobRunner(RpcRunner):
     def trust_changed(self) -> None:
         """Use the new certificates of this node, in the master daemon, too."""
         super().trust_changed()
-        self._link.ask("trust_changed")
+        methods.proxies(self._link.ask).calls.trust_changed()
 
     def _present_epoch(self) -> master_epoch.Epoch:
         return self._link.epoch

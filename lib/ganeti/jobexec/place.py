@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from ganeti import errors
 from ganeti.cmdlib.base import MasterContext
 from ganeti.constants import job as job_const
-from ganeti.jobexec import leftovers, link, livelock, messages
+from ganeti.jobexec import leftovers, link, livelock, messages, methods
 from ganeti.jobexec.changes import SharedNumber
 from ganeti.jobexec.forker import JobProcess, has_ended
 from ganeti.jobexec.messages import Channel, ChannelClosed
@@ -211,7 +211,7 @@ class JobPlace:
     ) -> None:
         value = op.opcode().to_dict()
         # Each opcode begins with this lock, so the process need not ask for it.
-        held = requests.take_big_lock(str(value["OP_ID"]))
+        held = methods.HELD.encode(requests.take_big_lock(str(value["OP_ID"])))
         channel.send({"op": value, "index": index, "held": held, "trace": tracing.current()})
 
     def _check_alive(self) -> None:

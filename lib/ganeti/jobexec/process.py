@@ -22,7 +22,7 @@ from ganeti import cmdlib, errors, opcodes
 from ganeti.cmdlib.base import JobContext
 from ganeti.cmdlib.processor import Processor
 from ganeti.config import Config
-from ganeti.jobexec import changes, livelock, messages, remote
+from ganeti.jobexec import changes, livelock, messages, methods, remote
 from ganeti.jobexec.link import EXIT_ENDED, Link
 from ganeti.jobexec.node_calls import JobRunner, Trust
 from ganeti.locking import Owner
@@ -131,15 +131,16 @@ class JobProcess:
         woken = changes.SharedNumber(str(owner.livelock))
         callbacks = remote.RemoteCallbacks(self._link, owner, lambda: bool(woken.get()))
         locks = remote.RemoteLocks(self._link, record)
+        services = methods.proxies(self._link.ask)
         processor = Processor(
             JobContext(
                 config,
                 locks,
                 JobRunner(config.snapshot, self._client, self._link, token, self._trust),
-                remote.RemoteJobFiles(self._link),
-                remote.RemoteQueries(self._link),
-                remote.RemoteLeftWork(self._link),
-                remote.RemoteWitness(self._link),
+                services.files,
+                services.queries,
+                services.left_work,
+                services.witness,
             )
         )
 
@@ -160,7 +161,7 @@ class JobProcess:
                 log.reopen()
             self._link.running = int(task["index"])
             callbacks.begin()
-            locks.begin(task["held"])
+            locks.begin(methods.HELD.decode(task["held"]))
             with tracing.span("job process", parent=str(task["trace"])):
                 result = execute(owner.job_id or 0, work, task["op"])
             result["measured"] = metrics.take()
@@ -198,6 +199,7 @@ def warm_up() -> None:
     for cls in (*messages.CLASSES, FilledInstance, ConfigData):
         codec.decoder(cls)
         codec.encoder(cls)
+    methods.prepare()
     cmdlib.load()
     # The master daemon says in its log what is missing for that.
     tracing.set_up(_SERVICE)

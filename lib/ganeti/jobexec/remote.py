@@ -1,7 +1,8 @@
 """The services of the master daemon in a job process: configuration, locks, queue, queries.
 
-Each class has the methods of the object which a thread of the master daemon uses, and sends them as
-requests (:mod:`.link`). What they return and raise is the same.
+Most services are the proxies of :mod:`.methods`. The classes here are for those of which the
+process keeps a part itself: the log, the locks, the reservations and the configuration. They have
+the methods of the object which a thread of the master daemon uses, and return and raise the same.
 """
 
 from __future__ import annotations
@@ -9,28 +10,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from ganeti import errors
 from ganeti.config.history import Author
 from ganeti.config.reservations import MAC, UUID
-from ganeti.config.sending import DistributionFailure
 from ganeti.config.transaction import Transaction
 from ganeti.constants import job as job_const
-from ganeti.jobexec import changes, messages
+from ganeti.jobexec import changes, methods
 from ganeti.jobexec.link import Link
 from ganeti.jobexec.livelock import Record
 from ganeti.jobexec.messages import ChannelClosed
+from ganeti.jobexec.methods import Held, Reserved, Wanted
 from ganeti.locking import ALL, BGL, EXCLUSIVE, SHARED, Level, LockId, Owner
 from ganeti.objects import ConfigData
 from ganeti.opcodes.base import OpCode
 from ganeti.wire import json
 
-if TYPE_CHECKING:
-    from ganeti.cmdlib.base import FieldValue
-    from ganeti.query.engine import FieldsAnswer, QueryAnswer
-
-ValueT = TypeVar("ValueT")
+ResultT = TypeVar("ResultT")
 
 # Values which are offered at once when the first free one is wanted.
 _OFFER: Final = 64
@@ -42,9 +39,10 @@ class RemoteCallbacks:
     def __init__(self, link: Link, owner: Owner, woken: Callable[[], bool]) -> None:
         """:param woken: whether the job may have to stop, so that the queue has to be asked."""
         self._link = link
+        self._queue = methods.proxies(link.ask).job
         self._owner = owner
         self._woken = woken
-        self._said: list[list[Any]] = []
+        self._said: list[tuple[str, Any]] = []
         link.on_welcome = self.repeat
 
     @property
@@ -61,7 +59,7 @@ class RemoteCallbacks:
 
         :raises JobCanceled: the job was canceled before.
         """
-        self._link.ask("job.notify_start")
+        self._queue.notify_start()
 
     def feedback(self, *args: Any) -> None:
         """Add a log entry: ``(message)`` or ``(type, message)``.
@@ -71,18 +69,18 @@ class RemoteCallbacks:
         if len(args) not in (1, 2):
             raise errors.ProgrammerError("feedback takes a message, or a type and a message")
         if len(args) == 1 or args[0] == job_const.LOG_MESSAGE:
-            line = [job_const.LOG_MESSAGE, str(args[-1])]
+            line = (job_const.LOG_MESSAGE, str(args[-1]))
         else:
             json.dumps(args[1])
             json.check_nesting(args[1])
-            line = [str(args[0]), args[1]]
+            line = (str(args[0]), args[1])
         self._said.append(line)
-        self._link.tell("job.feedback", *line)
+        methods.proxies(self._link.tell).job.feedback(*line)
 
     def repeat(self) -> None:
         """Send the log of the opcode again, to a master daemon which may not have all of it."""
         if self._said:
-            self._link.ask("job.feedback_so_far", self._said)
+            self._queue.complete_log(self._said)
 
     def check_cancel(self) -> None:
         """Stop here if the job is to stop.
@@ -90,11 +88,11 @@ class RemoteCallbacks:
         :raises JobCanceled: it is.
         """
         if self._woken():
-            self._link.ask("job.check_cancel")
+            self._queue.check_cancel()
 
     def priority(self) -> int:
         """Return the present priority of the job."""
-        return int(self._link.ask("job.priority"))
+        return self._queue.priority()
 
     def submit_jobs(self, jobs: Sequence[Sequence[OpCode]]) -> list[list[Any]]:
         """Submit jobs.
@@ -104,33 +102,28 @@ class RemoteCallbacks:
             accepted the jobs.
         """
         try:
-            found: list[list[Any]] = self._link.ask_once(
-                "job.submit_jobs", [[op.to_dict() for op in job] for job in jobs]
-            )
+            return methods.proxies(self._link.ask_once).job.submit_jobs(jobs)
         except ChannelClosed:
             self._link.renew()
             raise errors.OpExecError(
                 "the master daemon was restarted while this job submitted others, and it is not"
                 " known which of them it had accepted. See 'gnt-job list'."
             ) from None
-        return found
 
 
 class RemoteLocks:
     """The locks of the cluster (:class:`ganeti.cmdlib.base.JobLocks`)."""
 
     def __init__(self, link: Link, record: Record) -> None:
-        self._link = link
+        self._manager = methods.proxies(link.ask).locks
+        self._settled = methods.proxies(link.settle).locks
+        self._told = methods.proxies(link.tell_later).locks
         self._record = record
-        self._held: dict[LockId, str] = {}
-
-    def begin(self, held: list[list[Any]]) -> None:
-        """Note the locks which the master daemon has taken for an opcode before it sent that."""
-        self._note(held)
+        self._held: Held = {}
 
     def add(self, level: Level, keys: Iterable[str]) -> None:
         """Create locks, all of them or none."""
-        self._link.ask("locks.add", level, list(keys))
+        self._manager.add(level, list(keys))
 
     def remove(self, level: Level, keys: Iterable[str], _owner: Owner) -> None:
         """Remove locks which the owner holds exclusively."""
@@ -140,11 +133,11 @@ class RemoteLocks:
             for one, mode in self._held.items()
             if one.level != level or one.key not in names
         }
-        self._weaken(left, "locks.remove", level, names)
+        self._weaken(left, lambda: self._settled.remove(level, names))
 
     def keys(self, level: Level) -> frozenset[str]:
         """Return the keys of the level's present members."""
-        return frozenset(self._link.ask("locks.keys", level))
+        return self._manager.keys(level)
 
     def acquire(
         self,
@@ -165,27 +158,16 @@ class RemoteLocks:
         mode = SHARED if shared else EXCLUSIVE
         if level is Level.CLUSTER and keys == [BGL] and self._held == {LockId(level, BGL): mode}:
             return frozenset(keys)
-        answer = self._link.ask(
-            "locks.acquire",
-            level,
-            None if keys is ALL else list(keys),
-            shared,
-            timeout_s,
-            opportunistic,
-        )
-        self._note(answer["held"])
-        return None if answer["taken"] is None else frozenset(answer["taken"])
+        answer = self._manager.acquire(Wanted(level, keys, shared, timeout_s, opportunistic))
+        self.begin(answer.held)
+        return answer.taken
 
     def owned(self, owner: Owner, level: Level) -> Mapping[str, str]:
         """Return the members which the owner holds, each ``shared`` or ``exclusive``."""
         if LockId(level, ALL) not in self._held:
             return {str(one.key): mode for one, mode in self._held.items() if one.level == level}
         # New members belong to it, too, and only the master daemon knows them.
-        return self._members(level)
-
-    def _members(self, level: Level) -> dict[str, str]:
-        found: dict[str, str] = self._link.ask("locks.owned", level)
-        return found
+        return self._manager.owned(level)
 
     def release(
         self, owner: Owner, level: Level | None = None, keys: Collection[str] | None = ALL
@@ -195,7 +177,7 @@ class RemoteLocks:
             # That cannot fail, and more requests or the result of the opcode follow at once.
             self._held = {}
             self._record.set_locks({})
-            self._link.tell_later("locks.release")
+            self._told.release(None, ALL)
             return
         if keys is ALL:
             left = {one: mode for one, mode in self._held.items() if one.level != level}
@@ -205,7 +187,7 @@ class RemoteLocks:
                 for one, mode in self._members_named(level).items()
                 if one.level != level or one.key not in keys
             }
-        self._weaken(left, "locks.release", level, None if keys is ALL else list(keys))
+        self._weaken(left, lambda: self._settled.release(level, keys))
 
     def downgrade(self, owner: Owner, level: Level, keys: Collection[str] | None = ALL) -> None:
         """Turn exclusive locks into shared ones; all of the level when no keys are given."""
@@ -214,38 +196,11 @@ class RemoteLocks:
             one: SHARED if one.level == level and (keys is ALL or one.key in keys) else mode
             for one, mode in (self._members_named(level) if whole else self._held).items()
         }
-        self._weaken(left, "locks.downgrade", level, None if keys is ALL else list(keys))
+        self._weaken(left, lambda: self._settled.downgrade(level, keys))
 
-    def list_locks(self, _owner: Owner) -> dict[LockId, str]:
-        """Return the locks of the owner with their modes."""
-        return _locks(self._link.ask("locks.list"))
-
-    def update(
-        self,
-        _owner: Owner,
-        changed: Mapping[LockId, str | None],
-        *,
-        timeout_s: float | None = 0,
-    ) -> bool:
-        """Bring locks to the given modes, all or none of them; False after a timeout."""
-        answer = self._link.ask("locks.update", _pairs(changed), timeout_s)
-        self._note(answer["held"])
-        return bool(answer["done"])
-
-    def opportunistic_union(self, _owner: Owner, wanted: Mapping[LockId, str]) -> frozenset[LockId]:
-        """Take those of the given locks which are free, without waiting; return them."""
-        answer = self._link.ask("locks.opportunistic_union", _pairs(wanted))
-        self._note(answer["held"])
-        return frozenset(LockId(Level(level), key) for level, key in answer["taken"])
-
-    def intersection(self, _owner: Owner, wanted: Collection[LockId]) -> None:
-        """Release all locks except these."""
-        answer = self._link.ask("locks.intersection", [[one.level, one.key] for one in wanted])
-        self._note(answer["held"])
-
-    def _note(self, held: list[list[Any]]) -> None:
-        """Write the locks which the job holds now into the record."""
-        self._held = _locks(held)
+    def begin(self, held: Held) -> None:
+        """Note which locks the job holds now, and write them into the record."""
+        self._held = held
         self._record.set_locks(self._held)
 
     def _members_named(self, level: Level) -> dict[LockId, str]:
@@ -256,10 +211,10 @@ class RemoteLocks:
         if LockId(level, ALL) not in self._held:
             return self._held
         found = {one: mode for one, mode in self._held.items() if one.level != level}
-        found.update({LockId(level, key): mode for key, mode in self._members(level).items()})
+        found.update({LockId(level, key): mode for key, mode in self._manager.owned(level).items()})
         return found
 
-    def _weaken(self, left: dict[LockId, str], method: str, *args: Any) -> None:
+    def _weaken(self, left: Held, release: Callable[[], None]) -> None:
         """Let the record have what will be left, and then release or weaken locks.
 
         :raises LockError: nothing was changed.
@@ -267,224 +222,160 @@ class RemoteLocks:
         before, self._held = self._held, left
         self._record.set_locks(left)
         try:
-            self._link.settle(method, *args)
+            release()
         except errors.LockError:
             self._held = before
             self._record.set_locks(before)
             raise
 
 
-def _locks(held: Iterable[Sequence[Any]]) -> dict[LockId, str]:
-    return {LockId(Level(level), key): str(mode) for level, key, mode in held}
-
-
-def _pairs(wanted: Mapping[LockId, str | None]) -> list[list[Any]]:
-    return [[one.level, one.key, mode] for one, mode in wanted.items()]
-
-
 class RemoteReservations:
     """The reserved values (:class:`ganeti.config.reservations.Reservations`)."""
 
     def __init__(self, link: Link, record: Record) -> None:
-        self._link = link
+        self._asked = methods.proxies(link.ask).reservations
+        self._settled = methods.proxies(link.settle).reservations
         self._record = record
+        self.taken = self._asked.taken
 
     def release(self, ec_id: str) -> None:
         """Release all reservations of an execution."""
         if self._record.release(ec_id):
-            self._link.settle("reservations.release", ec_id)
+            self._settled.release(ec_id)
 
     def reserve(self, kind: str, value: Any, ec_id: str) -> None:
         """Reserve a value for an execution."""
-        self._link.ask("reservations.reserve", kind, value, ec_id)
+        self._asked.reserve(kind, value, ec_id)
         self._record.reserve(kind, value, ec_id)
 
-    def first_free(self, kind: str, values: Iterable[ValueT], ec_id: str) -> ValueT | None:
+    def first_free(self, kind: str, values: Iterable[Reserved], ec_id: str) -> Reserved | None:
         """Reserve the first value which is neither reserved nor in the configuration."""
         source = iter(values)
         while offered := list(itertools.islice(source, _OFFER)):
-            place = self._link.ask("reservations.first_free", kind, offered, ec_id)
-            if place is not None:
-                self._record.reserve(kind, offered[place], ec_id)
-                return offered[int(place)]
+            found = self._asked.first_free(kind, offered, ec_id)
+            if found is not None:
+                self._record.reserve(kind, found, ec_id)
+                return found
         return None
-
-    def taken(self, kind: str) -> frozenset[Any]:
-        """Return all reserved values of a kind."""
-        return frozenset(
-            tuple(value) if isinstance(value, list) else value
-            for value in self._link.ask("reservations.taken", kind)
-        )
 
     def new_uuid(self, ec_id: str) -> str:
         """Reserve a new UUID and return it."""
-        return self._noted(UUID, self._link.ask("reservations.new_uuid", ec_id), ec_id)
+        return self._noted(UUID, self._asked.new_uuid(ec_id), ec_id)
 
     def new_mac(self, prefix: str, ec_id: str) -> str:
         """Reserve a random free MAC address and return it."""
-        return self._noted(MAC, self._link.ask("reservations.new_mac", prefix, ec_id), ec_id)
+        return self._noted(MAC, self._asked.new_mac(prefix, ec_id), ec_id)
 
     def _noted(self, kind: str, value: str, ec_id: str) -> str:
         self._record.reserve(kind, value, ec_id)
         return value
 
 
-# A reading among the operations of a transaction.
-_READ = "data"
+# A reading among the operations of a transaction, for its state.
+_READ: Final = "data"
 
 
-class _Change(Transaction):
-    """A transaction which the master daemon carries out; it has the methods of a real one.
+class RemoteTransaction:
+    """A transaction which the master daemon carries out; it has the operations of a real one.
 
     After a restart of the master daemon in the middle, the operations are carried out again in a
     new transaction, which must return the same values.
+
+    :ivar now: its time, in seconds since 1970.
     """
 
     def __init__(self, store: RemoteStore, link: Link, author: Author) -> None:
-        # The base class keeps the state, which is in the master daemon here.
         self._store = store
         self._link = link
+        self._once = methods.proxies(link.ask_once).transaction
+        self._operations = methods.proxies(self._operate).change
         self._author = author
         self._done: list[tuple[str, list[Any], Any]] = []
-        self.first_serial = 0
-        self.begin()
+        self._first_serial = 0
+        self.now = 0.0
+        self._begin()
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Begin the transaction, also once more with all operations so far.
 
         :raises ConfigurationError: the operations would now have another result.
         """
         while True:
             try:
-                answer = self._link.ask("config.begin", list(self._author))
-                self.first_serial = answer["serial_no"]
-                self.now = answer["now"]
-                if not all(self._has_result(*one) for one in self._done):
-                    self._link.ask_once("config.abandon")
-                    raise errors.ConfigurationError(
-                        "the master daemon was restarted during this change, and the change"
-                        " would not be the same now. Nothing was changed."
-                    )
+                self._first_serial, self.now = self._once.begin(self._author)
+                if all(self._has_result(*one) for one in self._done):
+                    return
+                self._once.abandon()
             except ChannelClosed:
                 self._link.renew()
             else:
-                return
+                raise errors.ConfigurationError(
+                    "the master daemon was restarted during this change, and the change"
+                    " would not be the same now. Nothing was changed."
+                )
 
-    def _has_result(self, name: str, args: list[Any], result: Any) -> bool:
+    def _has_result(self, request: str, args: list[Any], result: Any) -> bool:
         """Carry out an operation again, and tell whether it has the same result.
 
         What was read, and changed, is not written over another state. Its serial number does not
         tell: the former master daemon may have given it to a change which was lost.
         """
         try:
-            if name == _READ:
-                return bool(changes.apply(None, self._link.ask_once("config.data", -1)) == result)
-            return bool(self._link.ask_once(f"change.{name}", *args) == result)
+            if request == _READ:
+                return bool(changes.apply(None, self._once.data(-1)) == result)
+            return bool(self._link.ask_once(request, args) == result)
         except errors.GenericError:
             return False
 
-    def operate(self, name: str, args: list[Any]) -> Any:
-        """Carry out one operation, and return its result."""
+    def _restarting(self, ask: Callable[[], ResultT]) -> ResultT:
+        """Ask for something, in a transaction of the present master daemon."""
         while True:
             try:
-                result = self._link.ask_once(f"change.{name}", *args)
+                return ask()
             except ChannelClosed:
                 self._link.renew()
-                self.begin()
-            else:
-                self._done.append((name, args, result))
-                return result
+                self._begin()
+
+    def _operate(self, request: str, args: list[Any]) -> Any:
+        """Carry out one operation, and return its result."""
+        result = self._restarting(lambda: self._link.ask_once(request, args))
+        self._done.append((request, args, result))
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operations, name)
 
     @property
     def data(self) -> ConfigData:
         """The state with all changes made so far."""
-        while True:
-            try:
-                known = self._store.known
-                found = changes.apply(known, self._link.ask_once("config.data", known.serial_no))
-            except ChannelClosed:
-                self._link.renew()
-                self.begin()
-            else:
-                if not self._done or self._done[-1][0] != _READ:
-                    self._done.append((_READ, [], found))
-                return found
+        found = self._restarting(self._read)
+        if not self._done or self._done[-1][0] != _READ:
+            self._done.append((_READ, [], found))
+        return found
+
+    def _read(self) -> ConfigData:
+        known = self._store.known
+        return changes.apply(known, self._once.data(known.serial_no))
 
     def commit(self) -> None:
         """Commit, and take over the new state."""
         while True:
             known = self._store.known
             try:
-                answer = self._link.ask_once("config.commit", known.serial_no)
+                answer = self._once.commit(known.serial_no)
             except ChannelClosed:
                 self._link.renew()
-                changed = any(name != _READ for name, *_rest in self._done)
-                if changed and self._link.ask("config.has_commit", self.first_serial + 1):
+                changed = any(request != _READ for request, *_rest in self._done)
+                if changed and self._store.has_commit(self._first_serial + 1):
                     return
-                self.begin()
+                self._begin()
             else:
                 self._store.known = changes.apply(known, answer)
                 return
 
     def abandon(self) -> None:
         """Discard the changes."""
-        self._link.settle("config.abandon")
-
-
-def _operation(name: str) -> Callable[..., Any]:
-    names = getattr(Transaction, name).__code__.co_varnames[1:]
-    defaults = getattr(Transaction, name).__defaults__ or ()
-
-    def operate(self: _Change, *args: Any, **named: Any) -> Any:
-        given = [messages.pack(value) for value in args]
-        for word, value in named.items():
-            place = names.index(word)
-            # Arguments which are left out have their default values.
-            count = getattr(Transaction, name).__code__.co_argcount - 1
-            while len(given) < place:
-                given.append(messages.pack(defaults[len(given) - count + len(defaults)]))
-            given.insert(place, messages.pack(value))
-        return messages.unpack(self.operate(name, given))
-
-    operate.__name__ = name
-    operate.__doc__ = getattr(Transaction, name).__doc__
-    return operate
-
-
-#: The operations of a transaction, which a job process may ask for.
-OPERATIONS: Final = frozenset(
-    name
-    for name in dir(Transaction)
-    if callable(getattr(Transaction, name))
-    and not name.startswith("_")
-    and name not in ("finish", "abandon", "changed_since")
-)
-for _name in OPERATIONS:
-    setattr(_Change, _name, _operation(_name))
-
-
-class RemoteOtherNodes:
-    """What the other nodes have of the configuration (:class:`ganeti.config.others.OtherNodes`)."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def lagging(self) -> dict[str, frozenset[str]]:
-        """Return the lagging nodes by UUID, each with what it lacks."""
-        found = self._link.ask("config.lagging")
-        return {uuid: frozenset(what) for uuid, what in found.items()}
-
-    def inform_others(self) -> None:
-        """Send ssconf values to the nodes which did not get them with a commit."""
-        self._link.ask("config.inform_others")
-
-    def is_alone(self) -> bool:
-        """Tell whether the witness knows that this node is the only candidate."""
-        return bool(self._link.ask("config.is_alone"))
-
-    def require_committed(self) -> None:
-        """Check that the present state is committed."""
-        self._link.ask("config.require_committed")
+        methods.proxies(self._link.settle).transaction.abandon()
 
 
 class RemoteStore:
@@ -492,6 +383,7 @@ class RemoteStore:
 
     :param page: the serial number of the newest state.
     :param data: the state which this process inherited; None for none.
+    :ivar others: what the other nodes have of the configuration.
     :ivar known: the newest state which this process has.
     """
 
@@ -500,14 +392,17 @@ class RemoteStore:
     ) -> None:
         self._link = link
         self._page = page
+        asked = methods.proxies(link.ask)
+        self._changes = asked.config.changes
+        self.has_commit = asked.config.has_commit
         self.reservations = RemoteReservations(link, record)
-        self.others = RemoteOtherNodes(link)
+        self.others = asked.copies
+        self.redistribute = asked.copies.redistribute
         self.history = None
         self.known = data if data is not None else self._fetch(None)
 
     def _fetch(self, known: ConfigData | None) -> ConfigData:
-        serial_no = None if known is None else known.serial_no
-        return changes.apply(known, self._link.ask("config.changes", serial_no))
+        return changes.apply(known, self._changes(None if known is None else known.serial_no))
 
     def snapshot(self) -> ConfigData:
         """Return the present state."""
@@ -518,101 +413,11 @@ class RemoteStore:
     @contextmanager
     def transaction(self, author: Author = Author()) -> Iterator[Transaction]:  # noqa: B008
         """Change the configuration; see :meth:`ganeti.config.store.ConfigStore.transaction`."""
-        change = _Change(self, self._link, author)
+        change = RemoteTransaction(self, self._link, author)
         try:
-            yield change
+            # It has everything of a transaction which logical units use.
+            yield cast("Transaction", change)
         except BaseException:
             change.abandon()
             raise
         change.commit()
-
-    def redistribute(self) -> list[DistributionFailure]:
-        """Send configuration and ssconf values to all nodes again; return the failures."""
-        return [DistributionFailure(*one) for one in self._link.ask("config.redistribute")]
-
-
-class RemoteQueries:
-    """The query service (:class:`ganeti.cmdlib.base.Queries`)."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def query(self, what: str, fields: Sequence[str], qfilter: Any = None, /) -> QueryAnswer:
-        """Answer the LUXI request ``Query``."""
-        return cast("QueryAnswer", self._link.ask("queries.query", what, list(fields), qfilter))
-
-    def query_fields(self, what: str, names: Sequence[str] | None = None, /) -> FieldsAnswer:
-        """Answer the LUXI request ``QueryFields``."""
-        return cast("FieldsAnswer", self._link.ask("queries.query_fields", what, names))
-
-    def query_values(
-        self, what: str, names: Sequence[str | int] | None, fields: Sequence[str], /
-    ) -> list[list[FieldValue]]:
-        """Answer the older queries."""
-        return cast(
-            "list[list[FieldValue]]", self._link.ask("queries.query_values", what, names, fields)
-        )
-
-    def cluster_info(self) -> dict[str, FieldValue]:
-        """Answer ``QueryClusterInfo``."""
-        return cast("dict[str, FieldValue]", self._link.ask("queries.cluster_info"))
-
-    def config_values(self, names: Sequence[str], /) -> list[FieldValue]:
-        """Answer ``QueryConfigValues``."""
-        return cast("list[FieldValue]", self._link.ask("queries.config_values", list(names)))
-
-
-class RemoteJobFiles:
-    """The files of the job queue (:class:`ganeti.cmdlib.base.JobFiles`)."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def compare_copies(self) -> None:
-        """Compare the candidates' copies with the queue and send what they lack."""
-        self._link.ask("files.compare_copies")
-
-    def repair_files(self) -> dict[int, str]:
-        """Write files of jobs anew which are damaged; return what was wrong, by job id."""
-        return {int(key): text for key, text in self._link.ask("files.repair_files").items()}
-
-    def lost_jobs(self) -> dict[int, str]:
-        """Return why jobs could not be read when the daemon started, by id."""
-        return {int(key): text for key, text in self._link.ask("files.lost_jobs").items()}
-
-
-class RemoteLeftWork:
-    """What keeps locks as long as nodes work (:class:`ganeti.cmdlib.base.LeftWork`)."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def hand_over(
-        self,
-        _job_id: int | None,
-        nodes: Collection[str],
-        held: Collection[str],
-        revoke: Collection[str] = (),
-    ) -> None:
-        """Keep the locks of the job, where these nodes still work for it."""
-        self._link.ask("left_work.hand_over", list(nodes), list(held), list(revoke))
-
-    def left(self) -> list[tuple[str, str]]:
-        """Return such work: the name of the node, and a text."""
-        return [(node, text) for node, text in self._link.ask("left_work.left")]
-
-
-class RemoteWitness:
-    """The witness of the cluster (:class:`ganeti.cmdlib.base.WitnessCheck`)."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def look(self, *, touch: bool = False) -> str | None:
-        """Look at it, and with ``touch`` write it; return why it does not count, or nothing."""
-        found = self._link.ask("witness.look", touch)
-        return None if found is None else str(found)
-
-    def set_up(self, url: str) -> None:
-        """Check a server, and write the first document there."""
-        self._link.ask("witness.set_up", url)

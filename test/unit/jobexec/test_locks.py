@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ganeti import errors
-from ganeti.locking import ALL, EXCLUSIVE, SHARED, Level, LockId, LockManager, Owner
+from ganeti.locking import ALL, EXCLUSIVE, Level, LockId, LockManager, Owner
 
 from .wire_lab import PATIENCE_S, Job, Master
 
@@ -29,28 +29,15 @@ class Step(NamedTuple):
     level: Level
     keys: list[str] | None
     shared: bool
-    idents: dict[LockId, str]
-    loose: dict[LockId, str | None]
 
     @classmethod
     def choose(cls, chance: random.Random) -> Step:
-        idents = {
-            LockId(chance.choice(LEVELS), chance.choice([*KEYS, None])): chance.choice(
-                [SHARED, EXCLUSIVE]
-            )
-            for _ in range(2)
-        }
-        names = (
-            "acquire acquire acquire free release release downgrade update update union keep other"
-            " all"
-        )
+        names = "acquire acquire acquire free release release downgrade other all"
         return cls(
             chance.choice(names.split()),
             chance.choice(LEVELS),
             chance.choice([ALL, *[chance.sample(KEYS, chance.randint(1, 2))] * 3]),
             chance.random() < 0.5,
-            idents,
-            {ident: chance.choice([mode, None]) for ident, mode in idents.items()},
         )
 
     def perform(self, locks: Any, manager: LockManager, owner: Owner) -> Any:
@@ -70,12 +57,6 @@ class Step(NamedTuple):
             return locks.release(owner, self.level, self.keys)
         if self.name == "downgrade":
             return locks.downgrade(owner, self.level, self.keys)
-        if self.name == "update":
-            return locks.update(owner, self.loose, timeout_s=0)
-        if self.name == "union":
-            return locks.opportunistic_union(owner, self.idents)
-        if self.name == "keep":
-            return locks.intersection(owner, list(self.idents))
         if self.name == "all":
             return locks.release(owner)
         if manager.list_locks(OTHER):
@@ -99,7 +80,7 @@ def walk(master: Master, job: Job, seed: int, steps: int) -> None:
         # Nobody waits for the release of all locks, but requests are carried out in their order.
         job.locks.keys(Level.NODE)
         assert far.list_locks(owner) == held, where
-        assert job.locks.list_locks(owner) == held, where
+        assert job.locks._held == held, where
         for level in LEVELS:
             assert job.locks.owned(owner, level) == here.owned(owner, level), where
         assert job.held.locks == held, where

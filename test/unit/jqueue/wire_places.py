@@ -22,7 +22,7 @@ from ganeti.cmdlib.base import JobLocks, MasterContext
 from ganeti.config import Config
 from ganeti.config.text import ConfigText
 from ganeti.configfile.files import write_config_file
-from ganeti.jobexec import changes, leftovers, livelock, remote
+from ganeti.jobexec import changes, leftovers, livelock, methods, remote
 from ganeti.jobexec.forker import JobProcess
 from ganeti.jobexec.link import Link
 from ganeti.jobexec.messages import Channel, ChannelClosed
@@ -208,7 +208,7 @@ class WirePlaces:
                 return
             link.running = int(task["index"])
             callbacks.begin()
-            locks.begin(task["held"])
+            locks.begin(methods.HELD.decode(task["held"]))
 
             def work(op: OpCode) -> Any:
                 try:

@@ -7,18 +7,20 @@ carries them out, as its worker would. So the long walks of :mod:`.pair` go thro
 from __future__ import annotations
 
 import select
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ganeti import errors
-from ganeti.jobexec import livelock, messages
+from ganeti.jobexec import livelock, messages, methods
 from ganeti.locking import LockId, LockManager, Owner
 from ganeti.locking.levels import Level
 from ganeti.locking.request import RequestState
 
 from ..jobexec.wire_lab import Job, Master
 from .pair import Pair
+
+_ACQUIRE = methods.find("locks.acquire")
 
 
 class _Waiting:
@@ -71,7 +73,10 @@ class WireLocks:
             pending.ended = RequestState.WITHDRAWN if canceled else RequestState.FAILED
         else:
             pending.ended = RequestState.GRANTED
-            self.jobs[owner].locks._note(answer["ok"]["held"])
+            self._begin(owner, answer)
+
+    def _begin(self, owner: Owner, answer: Any) -> None:
+        self.jobs[owner].locks.begin(_ACQUIRE.result(answer["ok"]).held)
 
     def begin(
         self,
@@ -87,15 +92,15 @@ class WireLocks:
             raise errors.LockError("the process waits for an answer")
         job = self.jobs[owner]
         job.queue.present_priority = priority
-        wanted = None if keys is None else list(keys)
-        job.link.send({"ask": "locks.acquire", "args": [level, wanted, shared, None, False]})
+        wanted = methods.Wanted(level, keys, shared)
+        job.link.send({"ask": str(_ACQUIRE), "args": _ACQUIRE.encode([wanted], {})})
         while self._manager.waiting(owner) is None:
             if not select.select([job.link.descriptor], [], [], 0)[0]:
                 continue
             answer = job.link.receive()
             if "error" in answer:
                 raise messages.unpack_error(answer["error"])
-            job.locks._note(answer["ok"]["held"])
+            self._begin(owner, answer)
             granted = _Waiting(self, owner)
             granted.ended = RequestState.GRANTED
             return granted
@@ -123,11 +128,19 @@ class WireLocks:
         self._manager.free(owner)
         while owner in self._pending:
             self.settle(owner)
-        self.jobs[owner].locks._note([])
+        self.jobs[owner].locks.begin({})
 
     def update(self, owner: Owner, changed: Mapping[LockId, str | None]) -> Any:
-        self.jobs[owner].queue.present_priority = 0
-        return self._of(owner).update(owner, changed)
+        """Change the locks as the master daemon does for a process which lives."""
+        return self._changing(owner, lambda: self._manager.update(owner, changed))
+
+    def _changing(self, owner: Owner, change: Callable[[], Any]) -> Any:
+        self.settle(owner)
+        try:
+            return change()
+        finally:
+            if owner not in self._pending:
+                self.jobs[owner].locks.begin(self._manager.list_locks(owner))
 
     def acquire(self, owner: Owner, level: Level, keys: Any, **how: Any) -> Any:
         self.jobs[owner].queue.present_priority = 0
@@ -143,7 +156,7 @@ class WireLocks:
         self._of(owner).downgrade(owner, level, keys)
 
     def intersection(self, owner: Owner, keep: Collection[LockId]) -> None:
-        self._of(owner).intersection(owner, keep)
+        self._changing(owner, lambda: self._manager.intersection(owner, keep))
 
     def add(self, level: Level, keys: Iterable[str]) -> None:
         idle = next((one for one in self.jobs if self._of(one) is not self._manager), None)
