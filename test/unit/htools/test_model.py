@@ -256,6 +256,7 @@ def test_a_reserved_instance_counts_only_with_forthcoming() -> None:
         "a", total_memory=8192, own_memory=0, free_memory=8192, total_disk=10000, free_disk=10000,
         total_cpus=4,
     )  # fmt: skip
+    node.max_spindles = 16.0
     real, reserved = (
         Instance(
             name, memory=1024, disk=1000, vcpus=2, template="plain", primary=0, index=index,
