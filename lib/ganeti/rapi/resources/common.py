@@ -49,8 +49,24 @@ class Table:
         self._id_name = id_name
         self._adjust = adjust
 
-    async def list(self, call: Call) -> list[dict[str, Any]]:
-        """Return names and paths, or with ``bulk=1`` whole objects."""
+    def read_list(self, doc: str, *query: Query) -> Read:
+        """Declare the operation which returns names and paths, or whole objects.
+
+        :param query: further arguments.
+        """
+        result = Result(
+            ht.ListOf(ht.Dict),
+            f"[{{{self._id_name}, uri}}], or with bulk whole objects",
+            self.fields,
+        )
+        return Read(self._list, doc, result, (declare.BULK, *query))
+
+    def read_object(self, doc: str) -> Read:
+        """Declare the operation which returns the object in the path."""
+        result = Result(ht.Dict, f"the {self.kind}", self.fields)
+        return Read(self.show, doc, result, (declare.LOCK,))
+
+    async def _list(self, call: Call) -> list[dict[str, Any]]:
         if call.query["bulk"]:
             rows = await call.master.call(self._method, [], self.fields, False)
             return [self._object(row) for row in rows]
@@ -87,16 +103,6 @@ class Table:
 
     def _missing(self, name: str) -> Refused:
         return Refused(404, f"{self.kind} {name} does not exist")
-
-    def list_result(self) -> Result:
-        return Result(
-            ht.ListOf(ht.Dict),
-            f"[{{{self._id_name}, uri}}], or with bulk whole objects",
-            self.fields,
-        )
-
-    def object_result(self) -> Result:
-        return Result(ht.Dict, f"the {self.kind}", self.fields)
 
 
 def etag(uuid: str, serial_no: int) -> str:

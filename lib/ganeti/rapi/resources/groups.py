@@ -12,8 +12,7 @@ from ganeti.opcodes.group import (
     OpGroupRename,
     OpGroupSetParams,
 )
-from ganeti.rapi import declare
-from ganeti.rapi.declare import DELETE, DRY_RUN, FORCE, GET, POST, PUT, Job, Read, Resource
+from ganeti.rapi.declare import DELETE, DRY_RUN, FORCE, GET, POST, PUT, Job, Resource
 from ganeti.rapi.resources.common import Table, tags_resource
 
 _FIELDS: Final = (
@@ -42,7 +41,7 @@ RESOURCES: Final = (
         "/2/groups",
         "groups",
         {
-            GET: Read(TABLE.list, "List the node groups.", TABLE.list_result(), (declare.BULK,)),
+            GET: TABLE.read_list("List the node groups."),
             POST: Job(
                 OpGroupAdd,
                 "Create a node group.",
@@ -56,7 +55,7 @@ RESOURCES: Final = (
         _PATH,
         "groups_name",
         {
-            GET: Read(TABLE.show, "Show a node group.", TABLE.object_result(), (declare.LOCK,)),
+            GET: TABLE.read_object("Show a node group."),
             DELETE: Job(OpGroupRemove, "Remove an empty node group.", (DRY_RUN,)),
         },
         tagged=query_const.GROUP,

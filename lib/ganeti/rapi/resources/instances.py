@@ -172,9 +172,7 @@ RESOURCES: Final = (
         "/2/instances",
         "instances",
         {
-            GET: Read(
-                TABLE.list, "List the instances.", TABLE.list_result(), (declare.BULK, declare.LOCK)
-            ),
+            GET: TABLE.read_list("List the instances.", declare.LOCK),
             # The members are the parameters of the opcode, and the version.
             POST: _CREATE._replace(
                 doc="Create an instance.",
@@ -218,7 +216,7 @@ RESOURCES: Final = (
         PATH,
         "instances_name",
         {
-            GET: Read(TABLE.show, "Show an instance.", TABLE.object_result(), (declare.LOCK,)),
+            GET: TABLE.read_object("Show an instance."),
             DELETE: Job(
                 OpInstanceRemove,
                 "Remove an instance.",

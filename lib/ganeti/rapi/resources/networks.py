@@ -13,8 +13,7 @@ from ganeti.opcodes.network import (
     OpNetworkRename,
     OpNetworkSetParams,
 )
-from ganeti.rapi import declare
-from ganeti.rapi.declare import DELETE, DRY_RUN, GET, POST, PUT, Job, Read, Resource
+from ganeti.rapi.declare import DELETE, DRY_RUN, GET, POST, PUT, Job, Resource
 from ganeti.rapi.resources.common import Table, tags_resource
 
 _FIELDS: Final = (
@@ -45,7 +44,7 @@ RESOURCES: Final = (
         "/2/networks",
         "networks",
         {
-            GET: Read(TABLE.list, "List the networks.", TABLE.list_result(), (declare.BULK,)),
+            GET: TABLE.read_list("List the networks."),
             POST: Job(
                 OpNetworkAdd,
                 "Create a network.",
@@ -59,7 +58,7 @@ RESOURCES: Final = (
         _PATH,
         "networks_name",
         {
-            GET: Read(TABLE.show, "Show a network.", TABLE.object_result(), (declare.LOCK,)),
+            GET: TABLE.read_object("Show a network."),
             DELETE: Job(OpNetworkRemove, "Remove a network.", (DRY_RUN,), body=True),
         },
         tagged=query_const.NETWORK,

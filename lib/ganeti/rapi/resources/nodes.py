@@ -199,7 +199,7 @@ RESOURCES: Final = (
         "/2/nodes",
         "nodes",
         {
-            GET: Read(TABLE.list, "List the nodes.", TABLE.list_result(), (declare.BULK,)),
+            GET: TABLE.read_list("List the nodes."),
         },
     ),
     Resource(
