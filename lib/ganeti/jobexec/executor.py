@@ -31,7 +31,7 @@ from ganeti.jobexec import leftovers, link, livelock
 from ganeti.jobexec.changes import SharedNumber
 from ganeti.jobexec.forker import Forker, JobProcess, has_ended
 from ganeti.jobexec.messages import Channel, ChannelClosed, ChannelTimeout
-from ganeti.jobexec.place import JobPlace
+from ganeti.jobexec.place import JobPlace, ProcessState
 from ganeti.jobexec.process import Surroundings
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.execution import Adopted
@@ -407,5 +407,5 @@ class ProcessExecutor:
                     with contextlib.suppress(OSError, ValueError):
                         self._poll.unregister(descriptor)
                     place.died()
-                    if place.is_ending:
+                    if place.state is ProcessState.GONE:
                         self.forget(place)

@@ -8,6 +8,7 @@ job, and then its locks are free (:meth:`JobPlace.bury`).
 from __future__ import annotations
 
 import contextlib
+import enum
 import logging
 import os
 import signal
@@ -28,7 +29,7 @@ from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping
 from ganeti.jqueue.execution import JobDetached
 from ganeti.locking import EXCLUSIVE, Level, Owner
-from ganeti.utils import metrics, tracing
+from ganeti.utils import metrics, states, tracing
 
 _log = logging.getLogger(__name__)
 
@@ -58,11 +59,49 @@ class Processes(Protocol):
         """Forget a process which has ended and whose job has ended or waits again."""
 
 
+class ProcessState(enum.StrEnum):
+    """The life of the process of one job, as this master daemon sees it (``doc/states.rst``)."""
+
+    #: It waits for an opcode.
+    IDLE = "idle"
+    #: It has an opcode of its job.
+    EXECUTING = "executing"
+    #: It was killed during an opcode; its end is not known yet.
+    KILLED = "killed"
+    #: It goes on with its opcode, and this master daemon ends.
+    DETACHED = "detached"
+    #: It has ended, and its job has not.
+    DEAD = "dead"
+    #: Its job has ended, or waits again. The process rests, or has to end.
+    CLOSED = "closed"
+    #: It has ended, and its job, too.
+    GONE = "gone"
+
+
+_MOVES: Final = {
+    ProcessState.IDLE: (ProcessState.EXECUTING, ProcessState.DEAD, ProcessState.CLOSED),
+    ProcessState.EXECUTING: (
+        ProcessState.IDLE,
+        ProcessState.KILLED,
+        ProcessState.DETACHED,
+        ProcessState.DEAD,
+        # The daemon ends before a worker has looked after an adopted process.
+        ProcessState.CLOSED,
+    ),
+    ProcessState.KILLED: (ProcessState.DETACHED, ProcessState.DEAD, ProcessState.CLOSED),
+    ProcessState.DETACHED: (),
+    ProcessState.DEAD: (ProcessState.GONE,),
+    ProcessState.CLOSED: (ProcessState.GONE,),
+    ProcessState.GONE: (),
+}
+
+
 class JobPlace:
     """The process of one job.
 
     :param livelock_path: of the process.
     :ivar process_id: its number, for people.
+    :ivar state: the state of its life; :meth:`_move` changes it, with the lock held.
     """
 
     def __init__(
@@ -79,21 +118,25 @@ class JobPlace:
         self._channel: Channel | None = None
         # A connection which waits until the worker takes it, with the greeting of the process.
         self._waiting: tuple[Channel, dict[str, Any]] | None = None
-        self._dead = False
-        self._detached = False
-        self._ending = False
-        self._killed = ""
+        self.state = ProcessState.IDLE
+        self._kill_reason = ""
         self._op: jobs.QueuedOpCode | None = None
         self.callbacks: Callbacks | None = None
         # The opcode which the process was executing when this master daemon started.
         self.adopted: jobs.QueuedOpCode | None = None
+
+    def _move(self, state: ProcessState) -> None:
+        what = f"process {self.process_id} of job {self.job_id}"
+        self.state = states.moved(_MOVES, self.state, state, what)
+        _log.debug("%s: %s", what, state)
+        self._changed.notify_all()
 
     # -- for other threads --------------------------------------------------------------------
 
     def connected(self, channel: Channel, greeting: dict[str, Any]) -> None:
         """Take a new connection of the process."""
         with self._changed:
-            if self._detached:
+            if self.state is ProcessState.DETACHED:
                 channel.close()
                 return
             self._waiting = (channel, greeting)
@@ -105,8 +148,10 @@ class JobPlace:
     def died(self) -> None:
         """Note that the process has ended; called once, by the thread which the kernel tells."""
         with self._changed:
-            self._dead = True
-            self._changed.notify_all()
+            if self.state is ProcessState.CLOSED:
+                self._move(ProcessState.GONE)
+            elif self.state not in (ProcessState.DETACHED, ProcessState.GONE):
+                self._move(ProcessState.DEAD)
             callbacks = self.callbacks
         if callbacks is not None:
             self._executor.context.locks.wake(callbacks.owner)
@@ -126,9 +171,10 @@ class JobPlace:
     def kill(self, reason: str) -> bool:
         """End the process at once, once; return whether this call did it."""
         with self._changed:
-            if self._dead or self._killed or self._ending or self._op is None:
+            if self.state is not ProcessState.EXECUTING:
                 return False
-            self._killed = reason
+            self._kill_reason = reason
+            self._move(ProcessState.KILLED)
         _log.warning("job %d: %s; ending process %d", self.job_id, reason, self.process_id)
         self._signal()
         return True
@@ -136,36 +182,28 @@ class JobPlace:
     def detach(self) -> None:
         """Let the process go on without this master daemon, if its opcode is at work."""
         with self._changed:
-            if self._op is None or self._op.state.exec is None or self._dead:
+            executing = self.state in (ProcessState.EXECUTING, ProcessState.KILLED)
+            if not executing or self._op is None or self._op.state.exec is None:
                 return
-            self._detached = True
+            self._move(ProcessState.DETACHED)
             if self._channel is not None:
                 self._channel.shut_down()
             if self._waiting is not None:
                 # No worker takes it any more.
                 self._waiting[0].close()
                 self._waiting = None
-            self._changed.notify_all()
 
     def _signal(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
-    @property
-    def dead(self) -> bool:
-        """True if the process has ended."""
-        return self._dead
-
-    @property
-    def is_ending(self) -> bool:
-        """True if the process has no job any more."""
-        return self._ending
-
     # -- for the worker -----------------------------------------------------------------------
 
     def adopt(self, op: jobs.QueuedOpCode) -> None:
         """Note that the process is executing an opcode already."""
-        self.adopted = self._op = op
+        with self._changed:
+            self.adopted = self._op = op
+            self._move(ProcessState.EXECUTING)
         self.wake()
 
     def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, index: int) -> Any:
@@ -177,6 +215,8 @@ class JobPlace:
         """
         with self._changed:
             self._op, self.callbacks = op, callbacks
+            if self.state in (ProcessState.IDLE, ProcessState.CLOSED, ProcessState.GONE):
+                self._move(ProcessState.EXECUTING)
         sent = self.adopted is op
         try:
             while True:
@@ -204,6 +244,8 @@ class JobPlace:
         finally:
             with self._changed:
                 self._op = self.callbacks = None
+                if self.state is ProcessState.EXECUTING:
+                    self._move(ProcessState.IDLE)
 
     @staticmethod
     def _send_opcode(
@@ -220,13 +262,10 @@ class JobPlace:
         :raises ProcessGone: it does not.
         :raises JobDetached: it is not this daemon's any more.
         """
-        if self._detached:
+        if self.state is ProcessState.DETACHED:
             raise JobDetached
-        if self._dead or self._is_dead():
+        if self.state is ProcessState.DEAD or has_ended(self.pidfd):
             raise ProcessGone("it has ended unexpectedly")
-
-    def _is_dead(self) -> bool:
-        return has_ended(self.pidfd)
 
     def _take_channel(self, running: int | None) -> Channel:
         """Wait until the process is connected, and let it go on.
@@ -238,7 +277,10 @@ class JobPlace:
                 return self._channel
             # Without limit: a process may be waiting for the answer of a node.
             self._changed.wait_for(
-                lambda: self._waiting is not None or self._dead or self._detached
+                lambda: (
+                    self._waiting is not None
+                    or self.state in (ProcessState.DEAD, ProcessState.DETACHED)
+                )
             )
             if self._waiting is None:
                 self._check_alive()
@@ -277,12 +319,12 @@ class JobPlace:
         self._await_death()
         self.bury()
         advice = leftovers.advice(op.input)
-        if self._killed:
-            text = f"{self._killed}; process {self.process_id} was ended"
+        if self._kill_reason:
+            text = f"{self._kill_reason}; process {self.process_id} was ended"
         else:
             text = f"process {self.process_id} of the job is gone: {why}"
         if not begun:
-            if self._killed:
+            if self._kill_reason:
                 return errors.JobCanceled(f"{text} before it had changed anything")
             return errors.OpExecError(f"{text}. It had not changed anything yet.")
         text = f"{text}. What it had done was not undone: {advice}."
@@ -326,16 +368,21 @@ class JobPlace:
     def close(self) -> None:
         """Let the process rest, because its job has ended or waits again."""
         with self._changed:
-            self._ending = True
-            channel = self._channel
-            if self._detached:
+            if self.state is ProcessState.DETACHED:
                 return
+            killed = self.state is ProcessState.KILLED
+            dead = self.state is ProcessState.DEAD or has_ended(self.pidfd)
+            if self.state is not ProcessState.DEAD:
+                self._move(ProcessState.CLOSED)
+            if dead:
+                self._move(ProcessState.GONE)
+            channel = self._channel
             if self._waiting is not None:
                 self._waiting[0].close()
                 self._waiting = None
-        if self._dead or self._is_dead():
+        if dead:
             self._executor.forget(self)
-        elif channel is None or self._killed:
+        elif channel is None or killed:
             self._signal()
         else:
             try:

@@ -117,7 +117,7 @@ class RemoteLocks:
     def __init__(self, link: Link, record: Record) -> None:
         self._manager = methods.proxies(link.ask).locks
         self._settled = methods.proxies(link.settle).locks
-        self._told = methods.proxies(link.tell_later).locks
+        self._unanswered = methods.proxies(link.tell_later).locks
         self._record = record
         self._held: Held = {}
 
@@ -177,7 +177,7 @@ class RemoteLocks:
             # That cannot fail, and more requests or the result of the opcode follow at once.
             self._held = {}
             self._record.set_locks({})
-            self._told.release(None, ALL)
+            self._unanswered.release(None, ALL)
             return
         if keys is ALL:
             left = {one: mode for one, mode in self._held.items() if one.level != level}

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from ganeti import errors
 from ganeti.jobexec.forker import JobProcess
 from ganeti.jobexec.messages import Channel, ChannelClosed
-from ganeti.jobexec.place import JobPlace
+from ganeti.jobexec.place import _MOVES, JobPlace, ProcessState
 from ganeti.jqueue import job as jobs
 from ganeti.opcodes.test import OpTestDelay
 
@@ -32,3 +33,71 @@ def test_a_stop_ends_a_connection_that_no_worker_has_taken(tmp_path: Path) -> No
         Channel(ours).receive(60.0)
     os.close(pidfd)
     ours.close()
+
+
+def place_of(tmp_path: Path, *states: ProcessState) -> tuple[JobPlace, int]:
+    """A process with these states one after the other, and its descriptor."""
+    pidfd = os.eventfd(0)
+    unused: Any = None
+    place = JobPlace(unused, 7, "f" * 16, JobProcess(os.getpid(), pidfd), str(tmp_path / "none"))
+    with place._changed:
+        for state in states:
+            place._move(state)
+    return place, pidfd
+
+
+IDLE, EXECUTING, KILLED, DETACHED, DEAD, CLOSED, GONE = ProcessState
+#: Each state, and a way to it.
+WAYS = {
+    IDLE: (),
+    EXECUTING: (EXECUTING,),
+    KILLED: (EXECUTING, KILLED),
+    DETACHED: (EXECUTING, DETACHED),
+    DEAD: (DEAD,),
+    CLOSED: (CLOSED,),
+    GONE: (DEAD, GONE),
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [
+        (IDLE, DEAD),
+        (EXECUTING, DEAD),
+        (KILLED, DEAD),
+        (DETACHED, DETACHED),
+        (CLOSED, GONE),
+        (GONE, GONE),
+    ],
+)
+def test_the_end_of_a_process(tmp_path: Path, state: ProcessState, then: ProcessState) -> None:
+    place, pidfd = place_of(tmp_path, *WAYS[state])
+    place.died()
+    assert place.state is then
+    os.close(pidfd)
+
+
+@pytest.mark.parametrize("state", [IDLE, KILLED, DETACHED, DEAD, CLOSED, GONE])
+def test_only_a_process_with_an_opcode_is_killed(tmp_path: Path, state: ProcessState) -> None:
+    place, pidfd = place_of(tmp_path, *WAYS[state])
+    assert not place.kill("killed by a test")
+    place.detach()  # It has no opcode which could go on.
+    assert place.state is state
+    os.close(pidfd)
+
+
+@pytest.mark.parametrize("state", [CLOSED, GONE])
+def test_a_process_whose_job_has_ended_gets_no_opcode(tmp_path: Path, state: ProcessState) -> None:
+    place, pidfd = place_of(tmp_path, *WAYS[state])
+    op = jobs.QueuedOpCode.from_opcode(OpTestDelay(duration=0.0))
+    unused: Any = None
+    with pytest.raises(errors.ProgrammerError, match="cannot go from"):
+        place.execute(op, unused, 0)
+    with pytest.raises(errors.ProgrammerError, match="cannot go from"):
+        place.adopt(op)
+    os.close(pidfd)
+
+
+def test_no_move_leads_out_of_the_last_states() -> None:
+    assert _MOVES.keys() == set(ProcessState)
+    assert [state for state, after in _MOVES.items() if not after] == [DETACHED, GONE]
