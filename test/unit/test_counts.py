@@ -38,7 +38,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 250),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        491,
+        492,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 96),
     "ganeti-confd": ("import ganeti.server.confd", 109),
