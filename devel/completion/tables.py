@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ganeti.burnin.steps import NAMES as BURNIN_STEPS
-from ganeti.cli.command import Argument, Command, Program
+from ganeti.cli.command import Argument, Command, Option, Program
 from ganeti.cli.listing import ALL_FIELDS, WIDE_FIELDS
-from ganeti.cli.options import COMMON, FORMATS, SORT_BY, Option
+from ganeti.cli.options import COMMON, FORMATS, SORT_BY
 from ganeti.client import PROGRAMS
 from ganeti.client.gnt_instance import snapshots
 from ganeti.client.gnt_os import images

@@ -54,7 +54,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("node", "backup"),
         ("dispatch",),
     ),
-    "cli": (("command", "table", "terminal", "failures"),),
+    "cli": (("command", "table", "terminal", "failures"), ("options",)),
     "client": (
         ("htools",),
         (

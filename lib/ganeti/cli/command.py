@@ -13,8 +13,6 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti.cli.options import Option
-
 
 class Values:
     """The values of a command's options: an attribute for each ``dest``."""
@@ -40,6 +38,101 @@ class Values:
     def set(self, name: str, value: Any) -> None:
         """Replace the value of an option, for an older option with the same meaning."""
         self.__dict__[name] = value
+
+
+Callback = Callable[[Values, str], None]
+
+
+class Option:
+    """One option of a command.
+
+    The ``action`` of an option is one of
+
+    =============== ============================================================================
+    ``store``       store the value, read as ``kind``
+    ``append``      append the value to a list
+    ``store_true``  store True
+    ``store_false`` store False
+    ``store_const`` store ``const``
+    ``count``       count how often the option is given
+    ``call``        call ``callback(values, text)``, which stores the value
+    =============== ============================================================================
+
+    :param names: the spellings, short before long; further ones are other spellings.
+    :param help: the help text: one sentence without a full stop.
+    :param kind: the name of the type in :data:`ganeti.cli.value_types.PARSERS`; None for an option
+        without a value.
+    :param completion: kind of values which the completion offers: ``node``, ``nodegroup``, ``os``,
+        ``image``, ``iallocator``, ``pnode:snode``.
+    """
+
+    __slots__ = (
+        "action",
+        "callback",
+        "choices",
+        "completion",
+        "const",
+        "default",
+        "dest",
+        "help",
+        "kind",
+        "metavar",
+        "names",
+    )
+
+    def __init__(
+        self,
+        *names: str,
+        help: str,
+        dest: str | None = None,
+        kind: str | None = None,
+        action: str | None = None,
+        default: Any = None,
+        choices: Sequence[str] = (),
+        const: Any = None,
+        metavar: str | None = None,
+        completion: str | None = None,
+        callback: Callback | None = None,
+    ) -> None:
+        self.names = names
+        self.help = help
+        self.kind = "choice" if choices and kind is None else kind
+        self.action = action or ("store" if self.kind else "store_true")
+        self.dest = dest or names[-1].lstrip("-").replace("-", "_")
+        if default is None and action == "append":
+            default = []
+        self.default = default
+        self.choices = tuple(choices)
+        self.const = const
+        self.metavar = metavar
+        self.completion = completion
+        self.callback = callback
+
+    @property
+    def takes_value(self) -> bool:
+        """True if the option has a value."""
+        return self.kind is not None
+
+    @property
+    def long(self) -> str | None:
+        """The long spelling; None when there is none."""
+        return next((name for name in self.names if name.startswith("--")), None)
+
+    @property
+    def short(self) -> str | None:
+        """The short spelling; None when there is none."""
+        return next((name for name in self.names if not name.startswith("--")), None)
+
+    def usage(self) -> str:
+        """Return the option as the help shows it: ``-o FIELDS, --output=FIELDS``."""
+        if not self.takes_value:
+            return ", ".join(self.names)
+        word = self.metavar or (
+            "|".join(self.choices) if self.choices and len(self.choices) < 5 else self.dest.upper()
+        )
+        return ", ".join(
+            f"{name}={word}" if name.startswith("--") else f"{name} {word}" for name in self.names
+        )
 
 
 _KIND_NAMES = {"jobid": "job-id", "unknown": "argument", "suggest": "argument"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, instance_options, jobs
 from ganeti.cli import options as opt
-from ganeti.cli.command import Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option, Values
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const
 

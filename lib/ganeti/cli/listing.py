@@ -36,7 +36,7 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti.cli.options import Option
+    from ganeti.cli.command import Option
     from ganeti.luxi import client as luxi
 
     #: Executes a command; returns the exit code.

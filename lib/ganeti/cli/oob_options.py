@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option
 from ganeti.constants import node as const
 
 OOB_TIMEOUT = Option(

@@ -1,112 +1,12 @@
-"""The class of options, and the options which several commands share.
+"""The options which several commands share.
 
 Names, destinations, types and defaults of options are published; the help texts are not. An option
 of only one command is declared in the module of that command.
-
-The ``action`` of an option is one of
-
-=============== ============================================================================
-``store``       store the value, read as ``kind``
-``append``      append the value to a list
-``store_true``  store True
-``store_false`` store False
-``store_const`` store ``const``
-``count``       count how often the option is given
-``call``        call ``callback(values, text)``, which stores the value
-=============== ============================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from ganeti.cli.command import Values
-
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
-if TYPE_CHECKING:
-    from typing import Any
-
-Callback = Callable[[Values, str], None]
-
-
-class Option:
-    """One option of a command.
-
-    :param names: the spellings, short before long; further ones are other spellings.
-    :param help: the help text: one sentence without a full stop.
-    :param kind: the name of the type in :data:`ganeti.cli.value_types.PARSERS`; None for an option
-        without a value.
-    :param completion: kind of values which the completion offers: ``node``, ``nodegroup``, ``os``,
-        ``image``, ``iallocator``, ``pnode:snode``.
-    """
-
-    __slots__ = (
-        "action",
-        "callback",
-        "choices",
-        "completion",
-        "const",
-        "default",
-        "dest",
-        "help",
-        "kind",
-        "metavar",
-        "names",
-    )
-
-    def __init__(
-        self,
-        *names: str,
-        help: str,
-        dest: str | None = None,
-        kind: str | None = None,
-        action: str | None = None,
-        default: Any = None,
-        choices: Sequence[str] = (),
-        const: Any = None,
-        metavar: str | None = None,
-        completion: str | None = None,
-        callback: Callback | None = None,
-    ) -> None:
-        self.names = names
-        self.help = help
-        self.kind = "choice" if choices and kind is None else kind
-        self.action = action or ("store" if self.kind else "store_true")
-        self.dest = dest or names[-1].lstrip("-").replace("-", "_")
-        if default is None and action == "append":
-            default = []
-        self.default = default
-        self.choices = tuple(choices)
-        self.const = const
-        self.metavar = metavar
-        self.completion = completion
-        self.callback = callback
-
-    @property
-    def takes_value(self) -> bool:
-        """True if the option has a value."""
-        return self.kind is not None
-
-    @property
-    def long(self) -> str | None:
-        """The long spelling; None when there is none."""
-        return next((name for name in self.names if name.startswith("--")), None)
-
-    @property
-    def short(self) -> str | None:
-        """The short spelling; None when there is none."""
-        return next((name for name in self.names if not name.startswith("--")), None)
-
-    def usage(self) -> str:
-        """Return the option as the help shows it: ``-o FIELDS, --output=FIELDS``."""
-        if not self.takes_value:
-            return ", ".join(self.names)
-        word = self.metavar or (
-            "|".join(self.choices) if self.choices and len(self.choices) < 5 else self.dest.upper()
-        )
-        return ", ".join(
-            f"{name}={word}" if name.startswith("--") else f"{name} {word}" for name in self.names
-        )
+from ganeti.cli.command import Option, Values
 
 
 def flag(

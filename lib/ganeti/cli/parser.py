@@ -17,8 +17,7 @@ from collections.abc import Iterable, Sequence
 from ganeti import errors
 from ganeti.cli import options as opt
 from ganeti.cli import terminal
-from ganeti.cli.command import Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Command, Option, Program, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:

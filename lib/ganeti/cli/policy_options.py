@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from ganeti import errors
 from ganeti.cli import value_types
-from ganeti.cli.command import Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:

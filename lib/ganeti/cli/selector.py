@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.cli import filters
-from ganeti.cli.command import Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ganeti.cli import command_log, main, parser
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.platform import paths
 
 SECRET = Option(

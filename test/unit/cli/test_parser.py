@@ -12,8 +12,7 @@ import pytest
 from ganeti import client
 from ganeti.cli import options as opt
 from ganeti.cli import parser
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.query import resources
 
 

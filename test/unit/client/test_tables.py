@@ -16,8 +16,7 @@ import pytest
 
 from ganeti import client
 from ganeti.cli import options as opt
-from ganeti.cli.command import Program
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option, Program
 
 PUBLISHED: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data/cli/commands.json").read_text(encoding="utf-8")

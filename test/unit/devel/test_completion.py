@@ -18,8 +18,8 @@ import pytest
 from devel import completion
 from devel.completion import engine, shells, tables
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Program
-from ganeti.cli.options import Option, flag
+from ganeti.cli.command import Argument, Command, Option, Program
+from ganeti.cli.options import flag
 from ganeti.client import PROGRAMS
 from ganeti.utils import net, process
 

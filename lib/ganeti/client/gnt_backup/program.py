@@ -5,8 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, filters, instance_creation, jobs, listing, main, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 
 LIST_FIELDS = ("node", "export")
 

@@ -7,8 +7,7 @@ import time
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti.cli import options as opt
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option
 from ganeti.constants import job as job_const
 
 

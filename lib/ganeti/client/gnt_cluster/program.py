@@ -5,8 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, main, tags, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.client.gnt_cluster import (
     audit,
     check_disks,

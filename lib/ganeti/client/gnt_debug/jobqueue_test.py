@@ -11,8 +11,7 @@ import time
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Command, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Command, Option, Values
 from ganeti.constants import job as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

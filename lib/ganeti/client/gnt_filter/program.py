@@ -6,8 +6,7 @@ import time
 
 from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.constants import job as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

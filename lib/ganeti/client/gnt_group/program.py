@@ -14,8 +14,7 @@ from ganeti.cli import (
     terminal,
 )
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:

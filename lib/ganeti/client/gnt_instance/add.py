@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.cli.instance_creation import OPTIONS, create
-from ganeti.cli.options import Option
 from ganeti.constants import instance as const
 
 

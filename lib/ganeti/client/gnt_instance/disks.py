@@ -5,8 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import change_group, failures, instance_options, jobs, terminal, value_types
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.constants import disk as disk_const
 from ganeti.utils.digits import is_number
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.cli.instance_creation import OPTIONS, create
-from ganeti.cli.options import Option
 from ganeti.constants import instance as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

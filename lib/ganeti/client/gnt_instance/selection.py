@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from ganeti import errors
 from ganeti.cli import confirmation, failures, jobs, selector, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:

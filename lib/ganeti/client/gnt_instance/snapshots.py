@@ -5,8 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, listing, row_list, selector, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.client.gnt_instance import selection
 from ganeti.constants import query as query_const
 from ganeti.utils.digits import is_number

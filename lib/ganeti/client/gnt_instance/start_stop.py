@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ganeti.cli import instance_options, jobs
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.client.gnt_instance import selection
 from ganeti.constants import instance as const
 

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from ganeti import errors
 from ganeti.cli import failures, jobs, live, selector, table, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.luxi import client as luxi
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

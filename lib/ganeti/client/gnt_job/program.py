@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ganeti import errors
 from ganeti.cli import failures, filters, jobs, listing, main, selector, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.constants import job as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.client.gnt_node.options import NEW_SECONDARY
 from ganeti.constants import node as const
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti.cli import options as opt
-from ganeti.cli.options import Option
+from ganeti.cli.command import Option
 
 AUTO_PROMOTE = opt.flag(
     "--auto-promote", help="make other nodes master candidates if there would be too few"

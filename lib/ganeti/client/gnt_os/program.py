@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from ganeti import errors
 from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
+from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.client.gnt_os.images import IMAGES
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
