@@ -40,16 +40,24 @@ def result_of(begin: Callable[[Done], None]) -> Any:
 
 
 class JobOperations:
-    """The operations on jobs, which :class:`~ganeti.jqueue.queue.JobQueue` offers.
+    """The operations on the jobs of a queue.
 
-    :ivar table: all live jobs.
+    :param places: the processes of jobs; None when there are none.
     """
 
-    table: JobTable
-    scheduler: Scheduler
-    committer: Committer
-    publisher: Publisher
-    _places: Places | None
+    def __init__(
+        self,
+        table: JobTable,
+        scheduler: Scheduler,
+        committer: Committer,
+        publisher: Publisher,
+        places: Places | None,
+    ) -> None:
+        self._table = table
+        self._scheduler = scheduler
+        self._committer = committer
+        self._publisher = publisher
+        self._places = places
 
     def cancel_async(self, job_id: int, done: Done) -> None:
         """Cancel a job; `done` gets ``(success, message)``.
@@ -57,8 +65,8 @@ class JobOperations:
         A queued job ends at once; a job which waits for locks ends when it is woken; a running one
         ends at the next point where it can stop.
         """
-        with self.table.lock:
-            job = self.table.known(job_id)
+        with self._table.lock:
+            job = self._table.known(job_id)
             if job is None:
                 answer = (False, f"job {job_id} is not in the queue")
             elif job.finalized:
@@ -76,12 +84,12 @@ class JobOperations:
         assert op is not None
         status = op.state.status
         if status == jobs.QUEUED:
-            self.scheduler.end_rest(job, jobs.CANCELED, errors.JobCanceled("canceled by request"))
-            return (True, f"job {job.id} was canceled"), self.committer.touch(job)
+            self._scheduler.end_rest(job, jobs.CANCELED, errors.JobCanceled("canceled by request"))
+            return (True, f"job {job.id} was canceled"), self._committer.touch(job)
         job.cancel_reason = f"canceled by request while it was {status}"
         op.move(jobs.CANCELING)
-        batch = self.committer.touch(job)
-        self.scheduler.wake(job)
+        batch = self._committer.touch(job)
+        self._scheduler.wake(job)
         if status == jobs.WAITING:
             return (True, f"job {job.id} will be canceled"), batch
         return (
@@ -97,13 +105,13 @@ class JobOperations:
 
         :param who: who asked for it, as in "killed by ...".
         """
-        with self.table.lock:
-            job = self.table.known(job_id)
+        with self._table.lock:
+            job = self._table.known(job_id)
             op = None if job is None else job.current()
             begun = op is not None and op.state.exec is not None
             text = "" if op is None else op.summary()
             input_ = {} if op is None else op.input
-        if not self.scheduler.kill(job_id, f"killed by {who}"):
+        if not self._scheduler.kill(job_id, f"killed by {who}"):
             if begun:
                 done(
                     (
@@ -141,8 +149,8 @@ class JobOperations:
                 f" {priority}",
                 errors.ECODE_INVAL,
             )
-        with self.table.lock:
-            job = self.table.known(job_id)
+        with self._table.lock:
+            job = self._table.known(job_id)
             if job is None:
                 answer = (False, f"job {job_id} is not in the queue")
             elif job.finalized:
@@ -151,8 +159,8 @@ class JobOperations:
                 for op in job.ops:
                     if op.state.status not in jobs.FINALIZED:
                         op.set_priority(priority)
-                self.scheduler.reprioritise(job, priority)
-                batch = self.committer.touch(job)
+                self._scheduler.reprioritise(job, priority)
+                batch = self._committer.touch(job)
                 answer = (True, f"priority of job {job_id} is now {priority}")
                 batch.when_published(lambda err: done(answer, err))
                 return
@@ -160,15 +168,15 @@ class JobOperations:
 
     def archive_async(self, job_ids: Sequence[int], done: Done) -> None:
         """Move jobs which have ended to the archive; `done` gets the number of moved jobs."""
-        with self.table.lock:
+        with self._table.lock:
             found = []
             for job_id in job_ids:
-                job = self.table.known(job_id)
+                job = self._table.known(job_id)
                 if job is not None and not job.archived and job.published_status in jobs.FINALIZED:
                     job.archived = True
                     found.append(job_id)
             if found:
-                batch = self.committer.archive(found)
+                batch = self._committer.archive(found)
                 batch.when_published(lambda err: done(len(found), err))
                 return
         done(0, None)
@@ -180,14 +188,14 @@ class JobOperations:
         :returns: number of archived jobs, and number of jobs for which there was no time.
         """
         deadline = time.monotonic() + timeout_s
-        limit = clock.merge(self.table.now()) - age_s
-        with self.table.lock:
-            ids = sorted(self.table.jobs)
+        limit = clock.merge(self._table.now()) - age_s
+        with self._table.lock:
+            ids = sorted(self._table.jobs)
         archived = 0
         for place in range(0, len(ids), CHUNK):
             if time.monotonic() >= deadline:
                 return archived, len(ids) - place
-            with self.table.lock:
+            with self._table.lock:
                 old = [
                     job_id
                     for job_id in ids[place : place + CHUNK]
@@ -198,7 +206,7 @@ class JobOperations:
         return archived, 0
 
     def _ended_before(self, job_id: int, limit: float | None) -> bool:
-        job = self.table.known(job_id)
+        job = self._table.known(job_id)
         if job is None or job.published_status not in jobs.FINALIZED:
             return False
         # A file of another program may lack the end; then its latest known time decides.
@@ -246,15 +254,15 @@ class JobOperations:
         :raises errors.JobLost: no such job.
         """
         subscription = Subscription(job_id, fields, prev_info, prev_serial, notify)
-        with self.table.lock:
-            job = self.table.known(job_id)
+        with self._table.lock:
+            job = self._table.known(job_id)
             if job is not None:
                 change = subscription.change(job)
-                if change is None or self.publisher.subscriptions.must_wait(subscription, job):
-                    self.publisher.subscriptions.add(subscription)
+                if change is None or self._publisher.subscriptions.must_wait(subscription, job):
+                    self._publisher.subscriptions.add(subscription)
                     return subscription
         if job is None:
-            job = self.table.archived(job_id)
+            job = self._table.archived(job_id)
             if job is None:
                 raise errors.JobLost(f"job {job_id} does not exist")
             change = subscription.change(job)
@@ -264,5 +272,5 @@ class JobOperations:
 
     def unsubscribe(self, subscription: Subscription) -> bool:
         """End a subscription; False when it was notified already, or is being notified now."""
-        with self.table.lock:
-            return self.publisher.subscriptions.remove(subscription)
+        with self._table.lock:
+            return self._publisher.subscriptions.remove(subscription)

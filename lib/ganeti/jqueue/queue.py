@@ -5,8 +5,8 @@
 :class:`~ganeti.jqueue.scheduler.Scheduler` which executes them, the
 :class:`~ganeti.jqueue.commit.Committer` which makes changes durable, the
 :class:`~ganeti.jqueue.replication.Replicator` which sends them to the other master candidates, and
-the :class:`~ganeti.jqueue.publisher.Publisher` which shows them to clients. What it does with a
-job on request, such as to cancel it, is in :mod:`ganeti.jqueue.operations`.
+the :class:`~ganeti.jqueue.publisher.Publisher` which shows them to clients. What clients do with a
+job, such as to cancel it, is its part :class:`~ganeti.jqueue.operations.JobOperations`.
 
 Operations which have to be durable before they are answered take a callback and return at once, so
 that no thread waits for the disk on a client's behalf; each has a form that waits, for callers
@@ -62,7 +62,7 @@ _ALONE = (
 _log = logging.getLogger(__name__)
 
 
-class JobQueue(JobOperations):
+class JobQueue:
     """All jobs of the cluster.
 
     :param execute: executes one opcode and returns its result (``Processor.execute`` of
@@ -138,6 +138,8 @@ class JobQueue(JobOperations):
             fatal=fatal,
             places=places,
         )
+        parts = (self.table, self.scheduler, self.committer, self.publisher)
+        self.operations = JobOperations(*parts, places)
         self._places = places
         if transport is not None:
             here.restore = Restorer(self.table, self.scheduler, transport).restore

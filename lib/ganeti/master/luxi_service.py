@@ -162,10 +162,10 @@ class LuxiService:
         subscriptions: list[Subscription] = []
 
         def nothing_changed() -> None:
-            if not subscriptions or self._queue.unsubscribe(subscriptions[0]):
+            if not subscriptions or self._queue.operations.unsubscribe(subscriptions[0]):
                 request.answer(wire.NO_CHANGE)
 
-        subscription = self._queue.subscribe(
+        subscription = self._queue.operations.subscribe(
             int(job), fields, prev_job_info, prev_log_serial, request.answer
         )
         if subscription is not None:
@@ -196,26 +196,26 @@ class LuxiService:
     @_serves(methods.CANCEL_JOB)
     def _cancel(self, request: LuxiRequest, job: Any, kill: bool) -> None:
         if kill:
-            self._queue.kill_async(int(job), _name_of(request.peer_uid()), request.done)
+            self._queue.operations.kill_async(int(job), _name_of(request.peer_uid()), request.done)
         else:
-            self._queue.cancel_async(int(job), request.done)
+            self._queue.operations.cancel_async(int(job), request.done)
 
     @_serves(methods.CHANGE_JOB_PRIORITY)
     def _change_priority(self, request: LuxiRequest, job: Any, priority: int) -> None:
-        self._queue.change_priority_async(int(job), priority, request.done)
+        self._queue.operations.change_priority_async(int(job), priority, request.done)
 
     @_serves(methods.ARCHIVE_JOB)
     def _archive(self, request: LuxiRequest, job: Any) -> None:
         def done(count: Any, error: Exception | None) -> None:
             request.done(bool(count), error)
 
-        self._queue.archive_async([int(job)], done)
+        self._queue.operations.archive_async([int(job)], done)
 
     @_serves(methods.AUTO_ARCHIVE_JOBS)
     def _auto_archive(self, request: LuxiRequest, age: float, timeout: float) -> None:
         if age < -1:
             raise errors.OpPrereqError(f"age must be -1 or more, not {age:g}", errors.ECODE_INVAL)
-        request.answer(self._queue.auto_archive(age, timeout))
+        request.answer(self._queue.operations.auto_archive(age, timeout))
 
     @_serves(methods.QUERY_JOBS)
     def _query_jobs(self, request: LuxiRequest, ids: list[Any] | None, fields: list[str]) -> None:

@@ -214,9 +214,9 @@ class Run:
             if statuses[-1] in jobs.FINALIZED:
                 ended.set()
             else:
-                self.queue.subscribe(job_id, ["status"], change[0], 1 << 30, look)
+                self.queue.operations.subscribe(job_id, ["status"], change[0], 1 << 30, look)
 
-        self.queue.subscribe(job_id, ["status"], None, 1 << 30, look)
+        self.queue.operations.subscribe(job_id, ["status"], None, 1 << 30, look)
         ended.wait()
         return statuses[-1]
 
@@ -264,20 +264,20 @@ def work(run: Run) -> None:
             run.acknowledge("job", job_id)
     held = run.submit(op_of("held"), op_of("perhaps"))
     if held is not None:
-        _try(lambda: queue.cancel(held))
+        _try(lambda: queue.operations.cancel(held))
     run.hold.set()
     if ids[3] is not None:
-        _try(lambda: queue.change_priority(ids[3] or 0, -20))
-    if ids[2] is not None and _try(lambda: queue.cancel(ids[2] or 0)[0]):
+        _try(lambda: queue.operations.change_priority(ids[3] or 0, -20))
+    if ids[2] is not None and _try(lambda: queue.operations.cancel(ids[2] or 0)[0]):
         run.acknowledge("canceled", ids[2])
     for job_id in (*ids[:2], *ids[4:], held):
         run.end(job_id)
     _try(lambda: queue.set_drain(True))
     _try(lambda: queue.set_drain(False))
-    if ids[0] is not None and _try(lambda: queue.archive(ids[0] or 0)):
+    if ids[0] is not None and _try(lambda: queue.operations.archive(ids[0] or 0)):
         run.acknowledge("archived", ids[0])
     thread.join()
-    _try(lambda: queue.auto_archive(-1, 60))
+    _try(lambda: queue.operations.auto_archive(-1, 60))
 
 
 def _try(action: Callable[[], Any]) -> Any:

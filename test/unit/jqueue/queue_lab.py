@@ -161,9 +161,9 @@ def wait(queue: JobQueue, job_id: int) -> str:
         if seen[-1] in jobs.FINALIZED:
             ended.set()
         else:
-            queue.subscribe(job_id, ["status"], change[0], 1 << 40, look)
+            queue.operations.subscribe(job_id, ["status"], change[0], 1 << 40, look)
 
-    queue.subscribe(job_id, ["status"], None, 1 << 40, look)
+    queue.operations.subscribe(job_id, ["status"], None, 1 << 40, look)
     assert ended.wait(PATIENCE_S), f"job {job_id} is {seen[-1]}"
     return seen[-1]
 

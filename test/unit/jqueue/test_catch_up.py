@@ -81,8 +81,8 @@ def test_it_comes_back_to_the_same_daemon(tmp_path: Path, away: Away) -> None:
     until(lambda: equal(tmp_path))
     away.dead = True
     second = some_jobs(run)
-    assert run.queue.archive(first[0])
-    assert run.queue.archive(second[0])
+    assert run.queue.operations.archive(first[0])
+    assert run.queue.operations.archive(second[0])
     run.queue.set_drain(True)
     assert not equal(tmp_path)
     away.dead = False
@@ -97,7 +97,7 @@ def test_it_comes_back_to_a_daemon_that_knows_nothing(tmp_path: Path, away: Away
     until(lambda: equal(tmp_path))
     away.dead = True
     some_jobs(run)
-    run.queue.archive(first[1])
+    run.queue.operations.archive(first[1])
     run.stop()
     run = started(tmp_path, away)
     more = some_jobs(run, 2)
@@ -128,7 +128,7 @@ def test_it_lost_its_copy(tmp_path: Path, away: Away, monkeypatch: pytest.Monkey
     run = started(tmp_path, away)
     ids = some_jobs(run, 30)
     for job_id in ids[:10]:
-        assert run.queue.archive(job_id)
+        assert run.queue.operations.archive(job_id)
     until(lambda: equal(tmp_path))
     run.stop()
     shutil.rmtree(tmp_path / load.CANDIDATE)
@@ -160,7 +160,7 @@ def test_jobs_that_nobody_knows(
     """They are from a time that was undone; a successor must not find them."""
     run = started(tmp_path, away)
     ids = some_jobs(run, 12)
-    run.queue.archive(ids[0])
+    run.queue.operations.archive(ids[0])
     until(lambda: equal(tmp_path))
     run.stop()
     copy = tmp_path / load.CANDIDATE
@@ -288,7 +288,7 @@ def test_a_copy_that_may_be_older_does_not_run_again(tmp_path: Path, away: Away)
 def test_an_archived_job_is_brought_back(tmp_path: Path, away: Away) -> None:
     run = started(tmp_path, away)
     ids = some_jobs(run)
-    assert run.queue.archive(ids[0])
+    assert run.queue.operations.archive(ids[0])
     until(lambda: equal(tmp_path))
     run.stop()
     whole = (tmp_path / f"queue/archive/0/job-{ids[0]}").read_text()
@@ -343,7 +343,7 @@ def test_the_best_of_all_copies_is_taken(tmp_path: Path) -> None:
     (job_id,) = some_jobs(run, 1)
     whole = (tmp_path / f"queue/job-{job_id}").read_text()
     table = run.queue.table
-    run.queue.archive(job_id)
+    run.queue.operations.archive(job_id)
     os.remove(tmp_path / f"queue/archive/0/job-{job_id}")
     name = f"job-{job_id}"
 

@@ -292,7 +292,7 @@ def test_a_disk_that_becomes_read_only(disk: Path, caplog: pytest.LogCaptureFixt
         subprocess.run(["mount", "-o", "remount,ro", queue_dir], check=True)
         with pytest.raises(errors.JobQueueError, match="Read-only file system"):
             run.queue.submit([op_of("refused")])
-        success, _message = run.queue.cancel(first)
+        success, _message = run.queue.operations.cancel(first)
         assert not success, "it has ended"
         assert run.queue.query([first], ["status"]) == [["success"]], "questions are answered"
         with pytest.raises(errors.JobQueueError, match="drain flag of the queue: .*Read-only"):

@@ -84,7 +84,7 @@ def test_a_job_which_is_canceled_before_it_begins(lab: Lab, receiver: Receiver) 
     gate = lab.gate("slow")
     first = lab.queue.submit([op("slow")])
     later = lab.queue.submit([op("later", depends=[[first, ["success"]]])])
-    assert lab.queue.cancel(later)[0]
+    assert lab.queue.operations.cancel(later)[0]
     gate.set()
     assert lab.wait(first) == "success" and lab.wait(later) == "canceled"
     stop(lab.queue)

@@ -56,9 +56,9 @@ class Run:
             if seen[-1] in jobs.FINALIZED:
                 ended.set()
             else:
-                self.queue.subscribe(job_id, ["status"], change[0], 1 << 40, look)
+                self.queue.operations.subscribe(job_id, ["status"], change[0], 1 << 40, look)
 
-        self.queue.subscribe(job_id, ["status"], None, 1 << 40, look)
+        self.queue.operations.subscribe(job_id, ["status"], None, 1 << 40, look)
         assert ended.wait(PATIENCE_S), seen
         return seen[-1]
 
@@ -67,8 +67,8 @@ class Run:
         job_id = self.queue.submit([OpTestDelay(duration=0.0)])
         assert self.wait(job_id) == "success"
         self.queue.query(None, sorted(jobs.FIELDS), archived=True)
-        self.queue.auto_archive(3600.0, PATIENCE_S)
-        self.queue.auto_archive(-1, PATIENCE_S)
+        self.queue.operations.auto_archive(3600.0, PATIENCE_S)
+        self.queue.operations.auto_archive(-1, PATIENCE_S)
         assert not self.died.is_set()
 
     def stop(self) -> None:

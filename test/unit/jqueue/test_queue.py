@@ -92,7 +92,7 @@ def test_bad_opcodes_are_refused_each_for_itself(lab: Lab) -> None:
 def test_a_job_without_opcodes_has_succeeded(lab: Lab) -> None:
     job_id = lab.queue.submit([])
     assert lab.wait(job_id) == "success"
-    assert lab.queue.archive(job_id)
+    assert lab.queue.operations.archive(job_id)
 
 
 def test_jobs_that_submit_jobs(lab: Lab) -> None:
@@ -148,13 +148,13 @@ def test_nobody_holds_the_lock_while_files_are_written(
     first = lab.queue.submit([op("work")])
     assert lab.reached["work"].wait(PATIENCE_S)
     waiting = lab.queue.submit([op("late", depends=[[first, ["success"]]])])
-    lab.queue.change_priority(waiting, -5)
-    lab.queue.cancel(waiting)
+    lab.queue.operations.change_priority(waiting, -5)
+    lab.queue.operations.cancel(waiting)
     lab.queue.set_drain(True)
     lab.queue.set_drain(False)
     gate.set()
     assert lab.wait(first) == "success"
-    assert lab.queue.archive(first)
+    assert lab.queue.operations.archive(first)
     lab.restart()
     assert {"write journal", "flush journal", "write file", "rename file"} <= set(steps)
     assert holding == []
@@ -199,11 +199,11 @@ def test_any_sequence_keeps_the_promises(
         elif known:
             job_id = random.choice(known)
             if step == "cancel":
-                lab.queue.cancel(job_id)
+                lab.queue.operations.cancel(job_id)
             elif step == "priority":
-                lab.queue.change_priority(job_id, random.randint(-20, 19))
+                lab.queue.operations.change_priority(job_id, random.randint(-20, 19))
             else:
-                lab.queue.archive(job_id)
+                lab.queue.operations.archive(job_id)
     assert len(set(known)) == len(known)
     for job_id in known:
         assert lab.wait(job_id) in jobs.FINALIZED

@@ -83,7 +83,7 @@ def test_candidates_get_everything(tmp_path: Path, caplog: pytest.LogCaptureFixt
     results = lab.queue.submit_many([[op("a")] for _ in range(20)])
     for _, job_id in results:
         lab.wait(job_id)
-    lab.queue.archive(1)
+    lab.queue.operations.archive(1)
     lab.queue.set_drain(True)
     assert ["drain" in candidates.files[uuid] for uuid in ("one", "two")] == [True, True]
     lab.queue.set_drain(False)
@@ -251,7 +251,7 @@ def test_a_job_which_waits_for_a_majority_can_be_canceled(tmp_path: Path) -> Non
     until(lambda: any(not job.finalized for job in lab.queue.table.jobs.values()))
     (job,) = [job for job in lab.queue.table.jobs.values() if not job.finalized]
     until(lambda: job.ops[0].state.exec is not None)
-    lab.queue.cancel(job.id)
+    lab.queue.operations.cancel(job.id)
     until(lambda: job.finalized)
     candidates.failing = set()
     assert lab.wait(job.id) == "canceled"

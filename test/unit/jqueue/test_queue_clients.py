@@ -28,10 +28,10 @@ def test_a_client_of_a_chattering_job_gets_all_lines_in_few_answers(lab: Lab) ->
         else:
             serial = change[1][-1][0] if change[1] else None
             seen.append(serial if serial is not None else seen[-1])
-            lab.queue.subscribe(job_id, ["status"], change[0], seen[-1], look)
+            lab.queue.operations.subscribe(job_id, ["status"], change[0], seen[-1], look)
 
     seen: list[Any] = [None]
-    lab.queue.subscribe(job_id, ["status"], None, None, look)
+    lab.queue.operations.subscribe(job_id, ["status"], None, None, look)
     gate.set()
     assert ended.wait(PATIENCE_S)
     assert lines == [str(number) for number in range(200)]
@@ -41,7 +41,7 @@ def test_unknown_fields_and_jobs(lab: Lab) -> None:
     with pytest.raises(errors.OpPrereqError, match="nosuch"):
         lab.queue.query(None, ["id", "nosuch"])
     with pytest.raises(errors.JobLost):
-        lab.queue.subscribe(77, ["status"], None, None, print)
+        lab.queue.operations.subscribe(77, ["status"], None, None, print)
 
 
 def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
@@ -50,13 +50,15 @@ def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
     assert lab.reached["slow"].wait(PATIENCE_S)
     until(lambda: lab.row(job_id, "status") == ["running"])
     received: list[Any] = []
-    subscription = lab.queue.subscribe(job_id, ["status"], ["running"], None, received.append)
+    subscription = lab.queue.operations.subscribe(
+        job_id, ["status"], ["running"], None, received.append
+    )
     assert subscription is not None
-    assert lab.queue.unsubscribe(subscription)
-    assert not lab.queue.unsubscribe(subscription)
+    assert lab.queue.operations.unsubscribe(subscription)
+    assert not lab.queue.operations.unsubscribe(subscription)
     got = threading.Event()
     assert (
-        lab.queue.subscribe(
+        lab.queue.operations.subscribe(
             job_id,
             ["opstatus"],
             [["running", "queued"]],
@@ -69,7 +71,7 @@ def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
     assert got.wait(PATIENCE_S)
     assert received[0] != [[["running", "queued"]], []]
     assert lab.wait(job_id) == "success"
-    lab.queue.subscribe(job_id, ["status"], ["success"], 0, received.append)
+    lab.queue.operations.subscribe(job_id, ["status"], ["success"], 0, received.append)
     info, entries = received[-1]
     assert info == ["success"]
     assert [entry[3] for entry in entries] == ["one", {"a": 1}]
@@ -85,7 +87,8 @@ def test_thousand_waiters(lab: Lab) -> None:
     received: list[Any] = []
     for _ in range(1000):
         assert (
-            lab.queue.subscribe(job_id, ["status"], ["running"], None, received.append) is not None
+            lab.queue.operations.subscribe(job_id, ["status"], ["running"], None, received.append)
+            is not None
         )
     assert threading.active_count() == before
     gate.set()

@@ -78,7 +78,7 @@ def test_a_paused_job_goes_on_when_the_rule_is_gone(lab: Lab) -> None:
 def test_a_paused_job_can_be_canceled_and_a_restart_keeps_it(lab: Lab) -> None:
     lab.queue.scheduler.set_filters([rule("r", "PAUSE", "x")])
     first, second = lab.queue.submit([op("x")]), lab.queue.submit([op("x")])
-    assert lab.queue.cancel(first) == (True, f"job {first} was canceled")
+    assert lab.queue.operations.cancel(first) == (True, f"job {first} was canceled")
     assert status(lab, first) == "canceled"
     lab.queue.stop(PATIENCE_S)
     lab.queue = lab.new(filters=[rule("r", "PAUSE", "x")])
@@ -134,11 +134,11 @@ def test_rate_limit(lab: Lab) -> None:
     until(lambda: sorted(lab.order) == ["g0", "g1"])
     assert lab.wait(lab.queue.submit([op("y")])) == "success"
     assert [status(lab, job_id) for job_id in ids[2:]] == ["queued"] * 4
-    assert lab.queue.change_priority(ids[3], 0)[0]
+    assert lab.queue.operations.change_priority(ids[3], 0)[0]
     gates[0].set()
     # The most urgent first, then the one that became so meanwhile.
     assert lab.reached["g5"].wait(PATIENCE_S)
-    assert lab.queue.cancel(ids[2])[0]
+    assert lab.queue.operations.cancel(ids[2])[0]
     gates[5].set()
     assert lab.reached["g3"].wait(PATIENCE_S)
     assert status(lab, ids[4]) == "queued"

@@ -32,7 +32,7 @@ def test_priorities_decide_who_is_next(tmp_path: Path) -> None:
         name: lab.queue.submit([op(name, priority=priority)])
         for name, priority in (("low", 10), ("normal", 0), ("later", 0), ("high", -10))
     }
-    assert lab.queue.change_priority(ids["later"], -20) == (
+    assert lab.queue.operations.change_priority(ids["later"], -20) == (
         True,
         f"priority of job {ids['later']} is now -20",
     )
@@ -41,10 +41,10 @@ def test_priorities_decide_who_is_next(tmp_path: Path) -> None:
     for job_id in ids.values():
         lab.wait(job_id)
     assert lab.order == ["first", "later", "high", "normal", "low"]
-    assert lab.queue.change_priority(ids["low"], 5)[0] is False
-    assert lab.queue.change_priority(999, 5)[0] is False
+    assert lab.queue.operations.change_priority(ids["low"], 5)[0] is False
+    assert lab.queue.operations.change_priority(999, 5)[0] is False
     with pytest.raises(errors.OpPrereqError, match="priority"):
-        lab.queue.change_priority(ids["low"], 20)
+        lab.queue.operations.change_priority(ids["low"], 20)
     lab.queue.stop()
 
 
@@ -57,7 +57,7 @@ def test_a_new_priority_counts_among_those_who_wait_for_a_lock(lab: Lab) -> None
         ids.append(lab.queue.submit([op(name)]))
         until(lambda: len(_waiting_jobs(lab)) == len(ids))
     assert _waiting_jobs(lab) == ids
-    assert lab.queue.change_priority(ids[1], -5)[0]
+    assert lab.queue.operations.change_priority(ids[1], -5)[0]
     assert _waiting_jobs(lab) == ids[::-1]
     for name in ("lock-1", "lock-2"):
         lab.gates[name].set()
@@ -144,7 +144,7 @@ def test_a_canceled_dependency_cancels(lab: Lab) -> None:
         [[op("slow")], [op("a", depends=[[-1, []]])], [op("b", depends=[[-1, []]])]]
     )
     ids = [job_id for _, job_id in results]
-    lab.queue.cancel(ids[1])
+    lab.queue.operations.cancel(ids[1])
     assert lab.wait(ids[2]) == "canceled"
     gate.set()
     assert lab.wait(ids[0]) == "success"
@@ -153,7 +153,7 @@ def test_a_canceled_dependency_cancels(lab: Lab) -> None:
 def test_dependency_on_an_archived_job(lab: Lab) -> None:
     first = lab.queue.submit([op("a")])
     lab.wait(first)
-    assert lab.queue.archive(first)
+    assert lab.queue.operations.archive(first)
     second = lab.queue.submit([op("b", depends=[[first, ["success"]]])])
     assert lab.wait(second) == "success"
 
@@ -162,7 +162,7 @@ def test_a_priority_counts_for_what_has_not_ended(lab: Lab) -> None:
     gate = lab.gate("slow")
     job_id = lab.queue.submit([op("a"), op("slow"), op("rest")])
     assert lab.reached["slow"].wait(PATIENCE_S)
-    assert lab.queue.change_priority(job_id, -7)[0]
+    assert lab.queue.operations.change_priority(job_id, -7)[0]
     with lab.queue.table.lock:
         job = lab.queue.table.jobs[job_id]
         assert [one.state.priority for one in job.ops] == [0, -7, -7]

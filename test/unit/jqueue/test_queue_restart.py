@@ -121,7 +121,7 @@ def test_restart_with_jobs_in_every_state(tmp_path: Path) -> None:
 def test_the_serial_is_found_again_without_its_file(lab: Lab) -> None:
     for _ in range(3):
         lab.wait(lab.queue.submit([op("a")]))
-    assert lab.queue.auto_archive(-1, 60) == (3, 0)
+    assert lab.queue.operations.auto_archive(-1, 60) == (3, 0)
     lab.queue.stop()
     (lab.path / "serial").unlink()
     lab.queue = lab.new()

@@ -124,7 +124,7 @@ def test_secrets_leave_the_memory_with_the_end_of_the_job(
 def test_secrets_of_a_canceled_job_leave_the_memory(lab: Lab) -> None:
     job_id, secrets = lab.submit("wait", "")
     _until(lambda: lab.status(job_id) != "queued")
-    done, _text = lab.queue.cancel(job_id)
+    done, _text = lab.queue.operations.cancel(job_id)
     assert done
     lab.go_on.set()
     _until(lambda: lab.status(job_id) == "canceled")
