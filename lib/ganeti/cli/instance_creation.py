@@ -112,30 +112,20 @@ OPTIONS = (
         " by default there is one interface",
     ),
     opt.flag("--no-nics", help="create no network interface"),
-    Option(
-        "-O",
-        "--os-parameters",
-        kind="keyval",
-        dest="osparams",
-        default={},
-        metavar="KEY=VALUE,...",
-        help="parameters of the operating system",
+    opt.key_values(
+        "-O", "--os-parameters", dest="osparams", help="parameters of the operating system"
     ),
-    Option(
+    opt.key_values(
         "--os-parameters-private",
-        kind="keyprivateval",
         dest="osparams_private",
-        default={},
-        metavar="KEY=VALUE,...",
         help="parameters of the operating system which do not appear in logs and listings",
-    ),
-    Option(
-        "--os-parameters-secret",
         kind="keyprivateval",
+    ),
+    opt.key_values(
+        "--os-parameters-secret",
         dest="osparams_secret",
-        default={},
-        metavar="KEY=VALUE,...",
         help="parameters which are used for this installation and never stored",
+        kind="keyprivateval",
     ),
     opt.flag(
         "--no-wait-for-sync",

@@ -26,6 +26,20 @@ def flag(
     )
 
 
+def key_values(
+    *names: str, dest: str, help: str, kind: str = "keyval", metavar: str = "KEY=VALUE,..."
+) -> Option:
+    """Make an option whose value is a dictionary, by default an empty one."""
+    return Option(*names, kind=kind, dest=dest, default={}, metavar=metavar, help=help)
+
+
+def os_type(help: str) -> Option:
+    """Make the option ``--os-type`` of a command."""
+    return Option(
+        "-o", "--os-type", kind="string", dest="os", metavar="<os>", completion="os", help=help
+    )
+
+
 PRIORITIES = {"low": 10, "normal": 0, "high": -10}
 
 
@@ -192,13 +206,10 @@ IALLOCATOR = Option(
     completion="iallocator",
     help="let this allocator choose the nodes; . means the default allocator of the cluster",
 )
-BACKEND = Option(
+BACKEND = key_values(
     "-B",
     "--backend-parameters",
-    kind="keyval",
     dest="beparams",
-    default={},
-    metavar="KEY=VALUE,...",
     help="backend parameters, such as memory=1g,vcpus=2; sizes in MiB or with a unit",
 )
 TARGET_NODE = Option(

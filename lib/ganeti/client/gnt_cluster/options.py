@@ -8,13 +8,11 @@ from ganeti.constants import job as job_const
 
 
 def _specs(name: str, what: str, dest: str) -> Option:
-    return Option(
+    return opt.key_values(
         name,
-        kind="keyval",
         dest=dest,
-        default={},
-        metavar="min=N,max=N,std=N",
         help=f"bounds and standard value of the {what} of an instance",
+        metavar="min=N,max=N,std=N",
     )
 
 
@@ -74,22 +72,16 @@ _COMMON = (
         metavar="KEY=VALUE,...",
         help="some defaults in the spelling of Ganeti 2.0: hypervisor, disksize, bridge",
     ),
-    Option(
+    opt.key_values(
         "-B",
         "--backend-parameters",
-        kind="keyval",
         dest="beparams",
-        default={},
-        metavar="KEY=VALUE,...",
         help="defaults of memory (MiB, or with a unit), vcpus and others",
     ),
-    Option(
+    opt.key_values(
         "-N",
         "--nic-parameters",
-        kind="keyval",
         dest="nicparams",
-        default={},
-        metavar="KEY=VALUE,...",
         help="defaults of network interfaces: mode, link, vlan",
     ),
     opt.NODE_PARAMETERS,

@@ -179,15 +179,7 @@ COMMAND = Command(
             metavar="MAC[/IP[/BRIDGE]],...",
             help="network interfaces of the new instance",
         ),
-        Option(
-            "-o",
-            "--os-type",
-            kind="string",
-            dest="os",
-            metavar="<os>",
-            completion="os",
-            help="operating system of the new instance",
-        ),
+        opt.os_type("operating system of the new instance"),
         Option("--tags", kind="string", metavar="TAG,...", help="tags of the new instance"),
         Option(
             "--spindle-use",

@@ -11,7 +11,7 @@ import time
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Command, Option, Values
+from ganeti.cli.command import Command, Values
 from ganeti.constants import job as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -315,13 +315,11 @@ COMMANDS = (
         test_osparams,
         [],
         [
-            Option(
+            opt.key_values(
                 "--os-parameters-secret",
-                kind="keyprivateval",
                 dest="osparams_secret",
-                default={},
-                metavar="KEY=VALUE,...",
                 help="secret OS parameters, which do not appear in logs and are never stored",
+                kind="keyprivateval",
             ),
             opt.DRY_RUN,
             *opt.SUBMIT_OPTIONS,

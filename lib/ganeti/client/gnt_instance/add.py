@@ -31,15 +31,7 @@ def add(values: Values, arguments: list[str]) -> int:
 
 _OPTIONS = (
     *OPTIONS,
-    Option(
-        "-o",
-        "--os-type",
-        kind="string",
-        dest="os",
-        metavar="<os>",
-        completion="os",
-        help="OS definition to install, with its variant: debian+minimal",
-    ),
+    opt.os_type("OS definition to install, with its variant: debian+minimal"),
     opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
     opt.flag("--no-install", help="create the disks, but install nothing"),
     opt.flag(

@@ -140,15 +140,7 @@ IMPORT = Command(
             help="where the images of the disks are, if not in the places which the description"
             " names or beside it",
         ),
-        Option(
-            "-o",
-            "--os-type",
-            kind="string",
-            dest="os",
-            metavar="<os>",
-            completion="os",
-            help="OS definition of the instance; image by default",
-        ),
+        opt.os_type("OS definition of the instance; image by default"),
         opt.DRY_RUN,
         *(option for option in OPTIONS if option.dest not in _OWN),
     ],

@@ -120,50 +120,30 @@ MODIFY = Command(
     [Argument("instance", 1, 1)],
     [
         opt.BACKEND,
-        Option(
+        opt.key_values(
             "-H",
             "--hypervisor-parameters",
-            kind="keyval",
             dest="hvparams",
-            default={},
-            metavar="[HYPERVISOR:]KEY=VALUE,...",
             help="hypervisor parameters; the value default means the value of the cluster; with the"
             " name of another hypervisor, the stopped instance changes to it",
+            metavar="[HYPERVISOR:]KEY=VALUE,...",
         ),
-        Option(
-            "--hypervisor",
-            kind="keyval",
-            dest="hvparams",
-            default={},
-            metavar="KEY=VALUE,...",
-            help="older spelling of --hypervisor-parameters",
+        opt.key_values(
+            "--hypervisor", dest="hvparams", help="older spelling of --hypervisor-parameters"
         ),
-        Option(
+        opt.key_values(
             "-O",
             "--os-parameters",
-            kind="keyval",
             dest="osparams",
-            default={},
-            metavar="KEY=VALUE,...",
             help="parameters of the operating system, for the next installation",
         ),
-        Option(
+        opt.key_values(
             "--os-parameters-private",
-            kind="keyprivateval",
             dest="osparams_private",
-            default={},
-            metavar="KEY=VALUE,...",
             help="parameters of the operating system which do not appear in logs and listings",
+            kind="keyprivateval",
         ),
-        Option(
-            "-o",
-            "--os-type",
-            kind="string",
-            dest="os",
-            metavar="<os>",
-            completion="os",
-            help="recorded operating system; nothing is installed",
-        ),
+        opt.os_type("recorded operating system; nothing is installed"),
         opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
         Option(
             "--disk",
@@ -219,13 +199,10 @@ MODIFY = Command(
             help="secondary node for disks that become mirrored",
         ),
         opt.IALLOCATOR,
-        Option(
+        opt.key_values(
             "-e",
             "--ext-params",
-            kind="keyval",
             dest="ext_params",
-            default={},
-            metavar="KEY=VALUE,...",
             help="provider and parameters of external storage",
         ),
         Option(

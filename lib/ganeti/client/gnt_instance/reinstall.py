@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import confirmation, failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_instance import selection
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -99,43 +99,28 @@ REINSTALL = Command(
     reinstall,
     [Argument("instance")],
     [
-        Option(
-            "-o",
-            "--os-type",
-            kind="string",
-            dest="os",
-            metavar="<os>",
-            completion="os",
-            help="install this operating system and record it for the instance",
-        ),
+        opt.os_type("install this operating system and record it for the instance"),
         opt.flag("--select-os", help="choose the operating system from a list"),
         opt.FORCE,
         *selection.SELECTION,
         opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
-        Option(
+        opt.key_values(
             "-O",
             "--os-parameters",
-            kind="keyval",
             dest="osparams",
-            default={},
-            metavar="KEY=VALUE,...",
             help="parameters for this installation; they are not stored",
         ),
-        Option(
+        opt.key_values(
             "--os-parameters-private",
-            kind="keyprivateval",
             dest="osparams_private",
-            default={},
-            metavar="KEY=VALUE,...",
             help="parameters for this installation which do not appear in logs",
-        ),
-        Option(
-            "--os-parameters-secret",
             kind="keyprivateval",
+        ),
+        opt.key_values(
+            "--os-parameters-secret",
             dest="osparams_secret",
-            default={},
-            metavar="KEY=VALUE,...",
             help="parameters for this installation which do not appear in logs",
+            kind="keyprivateval",
         ),
         opt.DRY_RUN,
         opt.PRIORITY,

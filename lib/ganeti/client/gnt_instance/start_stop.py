@@ -81,13 +81,10 @@ COMMANDS = (
         [
             opt.FORCE,
             *selection.SELECTION,
-            Option(
+            opt.key_values(
                 "-H",
                 "--hypervisor-parameters",
-                kind="keyval",
                 dest="hvparams",
-                default={},
-                metavar="KEY=VALUE,...",
                 help="hypervisor parameters for this start only",
             ),
             opt.BACKEND,

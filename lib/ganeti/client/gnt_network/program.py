@@ -312,13 +312,10 @@ PROGRAM = Program(
             connect,
             [_NETWORK, Argument("group")],
             [
-                Option(
+                opt.key_values(
                     "-N",
                     "--nic-parameters",
-                    kind="keyval",
                     dest="nicparams",
-                    default={},
-                    metavar="KEY=VALUE,...",
                     help="how interfaces are attached: mode, link, vlan; by default the"
                     " parameters of the cluster",
                 ),

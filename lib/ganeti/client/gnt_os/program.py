@@ -315,22 +315,17 @@ PROGRAM = Program(
                     " removes a value; may"
                     " be given several times",
                 ),
-                Option(
+                opt.key_values(
                     "-O",
                     "--os-parameters",
-                    kind="keyval",
                     dest="osparams",
-                    default={},
-                    metavar="KEY=VALUE,...",
                     help="parameters of this OS; -KEY removes a parameter",
                 ),
-                Option(
+                opt.key_values(
                     "--os-parameters-private",
-                    kind="keyprivateval",
                     dest="osparams_private",
-                    default={},
-                    metavar="KEY=VALUE,...",
                     help="parameters of this OS which do not appear in logs and job files",
+                    kind="keyprivateval",
                 ),
                 Option(
                     "--hidden", kind="bool", metavar="yes|no", help="whether list leaves the OS out"
