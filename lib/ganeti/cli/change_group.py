@@ -40,9 +40,8 @@ def wait_for_moves(
     """
     if values.dry_run:
         return failures.EXIT_SUCCESS
-    job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"])
-    failed = sum(not outcome.success for outcome in job_set.wait())
+    outcomes = jobs.await_submitted(result["jobs"], values, client)
+    failed = sum(not outcome.success for outcome in outcomes)
     if failed:
         terminal.err(f"There were {failed} errors; instances whose job failed were not moved.")
         return failures.EXIT_FAILURE

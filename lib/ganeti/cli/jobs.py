@@ -414,8 +414,7 @@ class JobSet:
         """Wait for every job and print failures on standard error.
 
         :raises WaitInterrupted: the user interrupted the waiting; it contains the jobs that have
-            not
-            ended.
+            not ended.
         """
         self.submit()
         submitted = [job for job in self._jobs if job.job_id is not None]
@@ -462,6 +461,19 @@ class JobSet:
             return JobOutcome(True, results, job.name, job.job_id)
         terminal.err(f"Job {job.job_id}{_for(job.name)} has failed: {text}")
         return JobOutcome(False, text, job.name, job.job_id)
+
+
+def await_submitted(
+    rows: Iterable[Sequence[Any]], values: Values, client: luxi.Client
+) -> list[JobOutcome]:
+    """Wait for the jobs which another job has submitted, and print failures.
+
+    :param rows: as of :meth:`JobSet.add_submitted`.
+    :raises WaitInterrupted: the user interrupted the waiting.
+    """
+    job_set = JobSet(client, values)
+    job_set.add_submitted(rows)
+    return job_set.wait()
 
 
 def _for(name: str) -> str:

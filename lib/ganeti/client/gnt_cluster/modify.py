@@ -61,9 +61,8 @@ def modify(values: Values, arguments: list[str]) -> int:
         )
     if not result:
         return failures.EXIT_SUCCESS
-    job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"])
-    succeeded = all(outcome.success for outcome in job_set.wait())
+    outcomes = jobs.await_submitted(result["jobs"], values, client)
+    succeeded = all(outcome.success for outcome in outcomes)
     return failures.EXIT_SUCCESS if succeeded else failures.EXIT_FAILURE
 
 

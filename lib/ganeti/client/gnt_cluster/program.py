@@ -183,9 +183,7 @@ def verify(values: Values, arguments: list[str]) -> int:
     if result is None:
         # --dry-run: nothing was checked.
         return failures.EXIT_SUCCESS
-    job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"])
-    outcomes = job_set.wait()
+    outcomes = jobs.await_submitted(result["jobs"], values, client)
     broken = sum(not outcome.success for outcome in outcomes)
     unsound = sum(outcome.success and not all(outcome.result) for outcome in outcomes)
     if broken:

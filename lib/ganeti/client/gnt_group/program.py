@@ -187,9 +187,8 @@ def add(values: Values, arguments: list[str]) -> int:
     if not result:
         return failures.EXIT_SUCCESS
     # These jobs connect the group to the network over which guests reach their node.
-    job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"])
-    ok = all(outcome.success for outcome in job_set.wait())
+    outcomes = jobs.await_submitted(result["jobs"], values, client)
+    ok = all(outcome.success for outcome in outcomes)
     return failures.EXIT_SUCCESS if ok else failures.EXIT_FAILURE
 
 

@@ -95,9 +95,8 @@ def batch_create(values: Values, arguments: list[str]) -> int:
     )
     if values.dry_run:
         return failures.EXIT_SUCCESS
-    job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"])
-    failed = sum(not outcome.success for outcome in job_set.wait())
+    outcomes = jobs.await_submitted(result["jobs"], values, client)
+    failed = sum(not outcome.success for outcome in outcomes)
     for name in result.get("failed", ()):
         terminal.err(f"The allocator found no node for instance {name}")
         failed += 1

@@ -155,9 +155,8 @@ def _finish(client: luxi.Client, values: Values, result: Any, what: str, done: s
     """
     if values.dry_run:
         return failures.EXIT_SUCCESS
-    job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"])
-    errors_seen = sum(not outcome.success for outcome in job_set.wait())
+    outcomes = jobs.await_submitted(result["jobs"], values, client)
+    errors_seen = sum(not outcome.success for outcome in outcomes)
     if errors_seen:
         terminal.out(f"There were {errors_seen} errors during {what}.")
         return failures.EXIT_FAILURE
