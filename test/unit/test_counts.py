@@ -38,10 +38,10 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 250),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        492,
+        493,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 96),
-    "ganeti-confd": ("import ganeti.server.confd", 109),
+    "ganeti-confd": ("import ganeti.server.confd", 110),
     "ganeti-mond": ("import ganeti.server.mond", 80),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),

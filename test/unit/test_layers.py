@@ -274,7 +274,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("evacuate", "explain"),
         ("answer",),
     ),
-    "replication": (("majority",), ("quorum",)),
+    "replication": (("majority", "peer"), ("quorum",)),
     "htools/capacity": (
         ("places", "roles"),
         ("ranking",),

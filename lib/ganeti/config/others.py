@@ -38,6 +38,7 @@ from ganeti.config.text import Pieces
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
 from ganeti.replication.majority import Tally
+from ganeti.replication.peer import CopyEvent, CopyState, Peer
 from ganeti.replication.quorum import CommitQuorum, Record, online_candidates
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,22 @@ _NAMES_BYTES: Final = 1 << 20
 # one part in so many of the time.
 NAMES_S: Final = 2.0
 _NAMES_SHARE: Final = 20
+
+
+class _LaggingNode(Peer):
+    """A node which lacks something.
+
+    :ivar lacks: :data:`CONFIG` or :data:`SSCONF` or both.
+    """
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__(uuid, CopyState.CURRENT)
+        self.lacks: set[str] = set()
+
+    def miss(self, what: str) -> None:
+        """Note that the node does not have the present state of something."""
+        self.lacks.add(what)
+        self.note(CopyEvent.MISSED)
 
 
 class OtherNodes:
@@ -101,11 +118,8 @@ class OtherNodes:
         self._patience_s = patience_s
         # Guarded by _committing.
         self._quorum = CommitQuorum()
-        # What each lagging node has missed, and the thread which tries again; guarded by
-        # _committing.
-        self._lagging: dict[str, set[str]] = {}
-        # The lagging nodes which did not accept the last message to them.
-        self._unresponsive: set[str] = set()
+        # The lagging nodes by UUID, and the thread which tries again; guarded by _committing.
+        self._lagging: dict[str, _LaggingNode] = {}
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
         # The nodes which get ssconf values later, and the thread which sends them; guarded by
@@ -124,7 +138,7 @@ class OtherNodes:
     def lagging(self) -> dict[str, frozenset[str]]:
         """Return the lagging nodes by UUID, each with :data:`CONFIG` or :data:`SSCONF` or both."""
         with self._committing:
-            return {uuid: frozenset(what) for uuid, what in self._lagging.items()}
+            return {uuid: frozenset(node.lacks) for uuid, node in self._lagging.items()}
 
     def is_alone(self) -> bool:
         """Tell whether the witness knows that there is only one candidate now."""
@@ -140,7 +154,7 @@ class OtherNodes:
         """
         with self._committing:
             online = online_candidates(self._present())
-            have = {uuid for uuid in online if CONFIG not in self._lagging.get(uuid, ())}
+            have = {uuid for uuid in online if not self._lacks(uuid, CONFIG)}
             committed = self._quorum.reached(self._present(), have)
         if not committed:
             raise errors.ConfigurationError(
@@ -166,10 +180,10 @@ class OtherNodes:
         with self._committing:
             for uuids, what in ((candidates, CONFIG), (nodes, SSCONF)):
                 for uuid in uuids:
-                    self._lagging.setdefault(uuid, set()).add(what)
+                    self._lagging_node(uuid).miss(what)
             if self._ssconf is None:
                 self._ssconf = self._ssconf_values(self._present())
-            self._unresponsive.update(unresponsive)
+            self._note_answers(unresponsive, failed=unresponsive)
             self._forget_lagging(self._present())
             self._start_catching_up()
 
@@ -228,8 +242,9 @@ class OtherNodes:
             self._under_way.remove(targets)
         with self._committing:
             for failure in failures:
-                self._lagging.setdefault(failure.node_uuid, set()).add(SSCONF)
-                self._unresponsive.add(failure.node_uuid)
+                node = self._lagging_node(failure.node_uuid)
+                node.miss(SSCONF)
+                node.note(CopyEvent.FAILED)
             self._start_catching_up()
         return True
 
@@ -297,8 +312,8 @@ class OtherNodes:
             targets = [uuid for uuid in self._lagging if uuid not in under_way]
             if not targets:
                 return False
-            candidates = tuple(uuid for uuid in targets if CONFIG in self._lagging[uuid])
-            nodes = tuple(uuid for uuid in targets if SSCONF in self._lagging[uuid])
+            candidates = tuple(uuid for uuid in targets if self._lacks(uuid, CONFIG))
+            nodes = tuple(uuid for uuid in targets if self._lacks(uuid, SSCONF))
             text = self._text_of(data)
             message = Distribution(data, text, candidates, self._ssconf if nodes else None, nodes)
             self._under_way.add(targets)
@@ -325,7 +340,9 @@ class OtherNodes:
             if self._present() is data:
                 self._note_lagging(set(candidates), set(nodes), failures)
             # Otherwise the nodes have an older state in any case; the next message has the newest.
-            self._note_unresponsive({*candidates, *nodes}, failures)
+            self._note_answers(
+                {*candidates, *nodes}, failed={failure.node_uuid for failure in failures}
+            )
             if not self._lagging:
                 log.info("all nodes have the present configuration again")
             return not self._lagging
@@ -383,7 +400,7 @@ class OtherNodes:
         if not candidates and wanted is None:
             return []
         skip = self._left_out(candidates, everybody=everybody)
-        if any(SSCONF in what for uuid, what in self._lagging.items() if uuid not in skip):
+        if any(self._lacks(uuid, SSCONF) for uuid in self._lagging if uuid not in skip):
             wanted = self._ssconf
         informed = self._who_gets(data, wanted, online)
         nodes = tuple(uuid for uuid in informed if uuid not in skip)
@@ -416,7 +433,9 @@ class OtherNodes:
             for uuid in sorted(skip & uuids)
         ]
         self._note_lagging(*asked, [*failures, *left_out])
-        self._note_unresponsive(set().union(*asked) - skip, failures)
+        self._note_answers(
+            set().union(*asked) - skip, failed={failure.node_uuid for failure in failures}
+        )
         failures += left_out
         self._start_catching_up()
         return failures
@@ -467,7 +486,9 @@ class OtherNodes:
         node is left out if the others are not a majority of the candidates; then this waits until
         the messages in the background have ended.
         """
-        skip = frozenset(self._unresponsive) | self._under_way.nodes()
+        skip = self._under_way.nodes() | {
+            uuid for uuid, node in self._lagging.items() if not node.responds
+        }
         witness = self._quorum.can_ask(self._present()) and not self._quorum.failure
         tally = Tally(
             1 + len(candidates) + witness,
@@ -480,15 +501,27 @@ class OtherNodes:
 
     def _forget_lagging(self, data: ConfigData) -> None:
         """Forget nodes which were removed or are offline, and configurations for non-candidates."""
-        for uuid, what in list(self._lagging.items()):
+        for uuid, lagging in list(self._lagging.items()):
             node = data.nodes.get(uuid)
             if node is None or node.offline:
                 del self._lagging[uuid]
             elif not node.master_candidate:
-                what.discard(CONFIG)
-                if not what:
-                    del self._lagging[uuid]
-        self._unresponsive &= set(self._lagging)
+                lagging.lacks.discard(CONFIG)
+        self._forget_current()
+
+    def _forget_current(self) -> None:
+        """Forget the nodes which lack nothing any more."""
+        for uuid, node in list(self._lagging.items()):
+            if not node.lacks:
+                node.note(CopyEvent.CAUGHT_UP)
+                del self._lagging[uuid]
+
+    def _lagging_node(self, uuid: str) -> _LaggingNode:
+        return self._lagging.setdefault(uuid, _LaggingNode(uuid))
+
+    def _lacks(self, uuid: str, what: str) -> bool:
+        node = self._lagging.get(uuid)
+        return node is not None and what in node.lacks
 
     def _note_lagging(
         self,
@@ -501,15 +534,20 @@ class OtherNodes:
         for asked, what in ((candidates, CONFIG), (nodes, SSCONF)):
             for uuid in asked:
                 if (uuid, what) in failed:
-                    self._lagging.setdefault(uuid, set()).add(what)
+                    self._lagging_node(uuid).miss(what)
                 elif uuid in self._lagging:
-                    self._lagging[uuid].discard(what)
-        self._lagging = {uuid: what for uuid, what in self._lagging.items() if what}
+                    self._lagging[uuid].lacks.discard(what)
+        self._forget_current()
 
-    def _note_unresponsive(self, asked: set[str], failures: Sequence[DistributionFailure]) -> None:
-        """Note which nodes are unresponsive after something was sent to ``asked``."""
-        failed = {failure.node_uuid for failure in failures}
-        self._unresponsive = ((self._unresponsive - asked) | failed) & set(self._lagging)
+    def _note_answers(self, asked: Collection[str], *, failed: Collection[str]) -> None:
+        """Note which lagging nodes took the last message to them.
+
+        :param failed: UUIDs of those which did not.
+        """
+        for uuid in {*asked, *failed}:
+            node = self._lagging.get(uuid)
+            if node is not None:
+                node.note(CopyEvent.FAILED if uuid in failed else CopyEvent.ANSWERED)
 
     def _start_catching_up(self) -> None:
         if self._lagging and self._catch_up_s is not None and self._catching_up is None:
@@ -534,7 +572,7 @@ class OtherNodes:
                 if not self._lagging:
                     self._catching_up = None
                     return
-                if self._unresponsive != set(self._lagging):
+                if any(node.responds for node in self._lagging.values()):
                     # A node answers, but a commit has changed the state meanwhile.
                     pause_s = first_s
 

@@ -37,6 +37,7 @@ from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up
 from ganeti.jqueue.commit import Delivered
 from ganeti.replication.majority import Tally, majority
+from ganeti.replication.peer import CopyEvent, CopyState, Peer
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +132,6 @@ class Replicator:
         self._peers: dict[str, _Peer] = {}
         self._number = 0
         self._warned = False
-        self._stopping = False
         self._started = False
         self._first_serial = 0
         #: The highest job id which a majority of the candidates knows; None without other ones.
@@ -229,16 +229,15 @@ class Replicator:
     def lagging(self) -> list[str]:
         """Return the UUIDs of the candidates that lag."""
         with self.progress:
-            return [peer.uuid for peer in self._peers.values() if peer.lagging]
+            return [peer.uuid for peer in self._peers.values() if peer.lags]
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Give the candidates `timeout_s` seconds to take the rest, then end the threads."""
         deadline = time.monotonic() + timeout_s
         with self.progress:
-            self._stopping = True
             peers = list(self._peers.values())
             self.progress.wait_for(
-                lambda: all(peer.idle or peer.failing for peer in peers),
+                lambda: all(peer.idle or not peer.responds for peer in peers),
                 max(0.0, deadline - time.monotonic()),
             )
             for peer in peers:
@@ -288,15 +287,15 @@ class Replicator:
             if len(self._peers) < _OTHERS and self._witness is not None and self._majority():
                 witness = self._witness if self._witness.needed() else None
             self.progress.wait_for(
-                lambda: all(peer.lagging or peer.done >= number for peer in self._peers.values()),
+                lambda: all(peer.lags or peer.done >= number for peer in self._peers.values()),
                 self._wait_s,
             )
             lagging = []
             for peer in self._peers.values():
-                if not peer.lagging and peer.done < number:
-                    peer.lagging = True
+                if not peer.lags and peer.done < number:
+                    peer.note(CopyEvent.MISSED)
                     _log.info("job queue: candidate %s is slow, not waiting for it", peer.uuid)
-                if peer.lagging and not peer.joining:
+                if peer.state in (CopyState.LAGGING, CopyState.UNRESPONSIVE):
                     lagging.append(peer.uuid)
             shortfall = self._wait_for_majority(number) if wanted else ""
             if any(peer.done >= number for peer in self._peers.values()):
@@ -304,8 +303,7 @@ class Replicator:
             many = len(lagging) * 2 > len(self._peers)
             # One which is just being compared will have it in a moment.
             alone = bool(self._peers) and not any(
-                peer.done >= number or (peer.joining and not peer.failing)
-                for peer in self._peers.values()
+                peer.done >= number or peer.state is CopyState.NEW for peer in self._peers.values()
             )
         if many and not self._warned:
             _log.warning(
@@ -325,7 +323,7 @@ class Replicator:
         def tally() -> Tally:
             peers = self._peers.values()
             have = sum(peer.done >= number for peer in peers)
-            coming = sum(peer.done < number and not peer.failing for peer in peers)
+            coming = sum(peer.done < number and peer.responds for peer in peers)
             return Tally(len(peers) + 1, have + 1, coming)
 
         self.progress.wait_for(lambda: tally().decided, MAJORITY_WAIT_S)
@@ -351,13 +349,10 @@ def _send_flag(
         drained = not drained
 
 
-class _Peer:
+class _Peer(Peer):
     """One candidate. Everything is guarded by the replicator's condition.
 
     :ivar done: number of the last commit which the candidate has completely.
-    :ivar lagging: no commit waits for it.
-    :ivar joining: it has never been up to date yet.
-    :ivar failing: the last message failed.
     :ivar serial: the highest job id which it has in its copy; None before it was asked.
     """
 
@@ -372,12 +367,10 @@ class _Peer:
         wait_s: float,
         retry_s: float,
     ) -> None:
-        self.uuid = uuid
+        super().__init__(uuid, CopyState.NEW)
         self.serial: int | None = None
         self._count_serials = count_serials
         self.done = 0
-        self.lagging = True
-        self.joining = True
         self._transport = transport
         self._progress = progress
         self._here = here
@@ -395,7 +388,6 @@ class _Peer:
         self._ended = True
         self._took_s = 0.0
         self._stopping = False
-        self.failing = False
         self.thread = threading.Thread(target=self._run, name=f"jq-peer-{uuid[:8]}", daemon=True)
 
     @property
@@ -593,18 +585,18 @@ class _Peer:
             self.done = number
             # A candidate which still needs long would make commits wait in vain again.
             if took_s < self._wait_s / 2 or self.idle:
-                if self.failing:
+                if not self.responds:
                     _log.info("job queue: candidate %s is up to date again", self.uuid)
-                self.lagging = self.joining = False
-            self.failing = False
+                self.note(CopyEvent.CAUGHT_UP)
+            else:
+                self.note(CopyEvent.ANSWERED)
         self._progress.notify_all()
 
     def _failed(self, error: errors.GenericError) -> None:
-        self.lagging = True
         # The node may have been reinstalled when it comes back.
         self._unknown_since = time.monotonic()
         self._backlog.clear()
-        if not self.failing:
+        if self.responds:
             _log.info("job queue: candidate %s was not updated: %s", self.uuid, error)
-        self.failing = True
+        self.note(CopyEvent.FAILED)
         self._progress.notify_all()

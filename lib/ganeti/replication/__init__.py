@@ -5,6 +5,7 @@ Each decides what it sends, and to how many nodes at once. The modules, from the
 
 ================= ==============================================================================
 :mod:`.majority`  how many candidates must have a change, and when the witness is one of them
+:mod:`.peer`      a node with a copy: the states of the copy, and the moves between them
 :mod:`.quorum`    when a commit of the configuration is acknowledged, and when the witness is asked
 ================= ==============================================================================
 """

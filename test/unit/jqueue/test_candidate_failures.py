@@ -12,6 +12,7 @@ from ganeti import errors
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up, replication
 from ganeti.jqueue.catch_up import CatchUpPlan
+from ganeti.replication.peer import CopyEvent, CopyState
 
 PATIENCE_S = 60.0
 
@@ -114,7 +115,12 @@ class Lab:
         self.replicator.start()
         with self.replicator.progress:
             assert self.replicator.progress.wait_for(
-                lambda: not any(peer.joining for peer in self.replicator._peers.values()),
+                lambda: (
+                    not any(
+                        peer.state in (CopyState.NEW, CopyState.ABSENT)
+                        for peer in self.replicator._peers.values()
+                    )
+                ),
                 PATIENCE_S,
             )
 
@@ -241,7 +247,7 @@ def test_a_slow_candidate_lags_and_is_waited_for_once(lab: Lab) -> None:
     lab.candidate.gate.set()
     with lab.replicator.progress:
         assert lab.replicator.progress.wait_for(
-            lambda: not lab.replicator._peers["one"].lagging, PATIENCE_S
+            lambda: not lab.replicator._peers["one"].lags, PATIENCE_S
         )
 
 
@@ -376,13 +382,13 @@ def test_a_candidate_which_needs_long_lags_until_it_has_everything(lab: Lab) -> 
     lab.start()
     peer = lab.replicator._peers["one"]
     with lab.replicator.progress:
-        peer.lagging = True
+        peer.note(CopyEvent.MISSED)
         peer._backlog.append("job-9")
         peer._delivered(1, lab.replicator._wait_s)
-        with_rest = peer.lagging
+        with_rest = peer.lags
         peer._backlog.clear()
         peer._delivered(2, lab.replicator._wait_s)
-        with_everything = peer.lagging
+        with_everything = peer.lags
     assert (with_rest, with_everything) == (True, False)
 
 

@@ -82,7 +82,7 @@ def sender(candidate: _Candidate) -> Iterator[replication.Replicator]:
     made = replication.Replicator(candidate, None)  # type: ignore[arg-type]
     made.start()
     with made.progress:
-        made.progress.wait_for(lambda: not made._peers["candidate"].joining)
+        made.progress.wait_for(lambda: not made._peers["candidate"].lags)
     yield made
     for _ in range(10):
         candidate.go_on()
@@ -148,7 +148,7 @@ def test_a_copy_which_was_lost_gets_its_version_before_all_changes(
     made = replication.Replicator(candidate, None, retry_s=0.0)  # type: ignore[arg-type]
     made.start()
     with made.progress:
-        made.progress.wait_for(lambda: not made._peers["candidate"].joining)
+        made.progress.wait_for(lambda: not made._peers["candidate"].lags)
     try:
         made.send({"job-1": "success"}, [], ended=True)
         with made.progress:
