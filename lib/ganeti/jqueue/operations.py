@@ -65,37 +65,49 @@ class JobOperations:
         A queued job ends at once; a job which waits for locks ends when it is woken; a running one
         ends at the next point where it can stop.
         """
+        self._change(job_id, self._cancel, done)
+
+    def _change(
+        self, job_id: int, change: Callable[[jobs.QueuedJob], tuple[str, Batch | None]], done: Done
+    ) -> None:
+        """Change a job which has not ended; `done` gets ``(success, message)``.
+
+        :param change: changes it, and returns the message with what has to be published before.
+        """
+        batch = None
         with self._table.lock:
             job = self._table.known(job_id)
             if job is None:
                 answer = (False, f"job {job_id} is not in the queue")
             elif job.finalized:
                 answer = (False, f"job {job_id} has already ended ({job.status})")
-            elif job.cancel_reason is not None:
-                answer = (True, f"job {job_id} is being canceled")
             else:
-                answer, batch = self._cancel(job)
+                message, batch = change(job)
+                answer = (True, message)
+            if batch is not None:
                 batch.when_published(lambda err: done(answer, err))
-                return
-        done(answer, None)
+        if batch is None:
+            done(answer, None)
 
-    def _cancel(self, job: jobs.QueuedJob) -> tuple[tuple[bool, str], Batch]:
+    def _cancel(self, job: jobs.QueuedJob) -> tuple[str, Batch | None]:
+        if job.cancel_reason is not None:
+            return f"job {job.id} is being canceled", None
         op = job.current()
         assert op is not None
         status = op.state.status
         if status == jobs.QUEUED:
             self._scheduler.end_rest(job, jobs.CANCELED, errors.JobCanceled("canceled by request"))
-            return (True, f"job {job.id} was canceled"), self._committer.touch(job)
+            return f"job {job.id} was canceled", self._committer.touch(job)
         job.cancel_reason = f"canceled by request while it was {status}"
         op.move(jobs.CANCELING)
         batch = self._committer.touch(job)
         self._scheduler.wake(job)
         if status == jobs.WAITING:
-            return (True, f"job {job.id} will be canceled"), batch
+            return f"job {job.id} will be canceled", batch
         return (
-            True,
             f"job {job.id} is running and will be canceled at the next point where it can stop",
-        ), batch
+            batch,
+        )
 
     def kill_async(self, job_id: int, who: str, done: Done) -> None:
         """End a job at once; `done` gets ``(success, message)`` when its end is published.
@@ -149,22 +161,15 @@ class JobOperations:
                 f" {priority}",
                 errors.ECODE_INVAL,
             )
-        with self._table.lock:
-            job = self._table.known(job_id)
-            if job is None:
-                answer = (False, f"job {job_id} is not in the queue")
-            elif job.finalized:
-                answer = (False, f"job {job_id} has already ended ({job.status})")
-            else:
-                for op in job.ops:
-                    if op.state.status not in jobs.FINALIZED:
-                        op.set_priority(priority)
-                self._scheduler.reprioritise(job, priority)
-                batch = self._committer.touch(job)
-                answer = (True, f"priority of job {job_id} is now {priority}")
-                batch.when_published(lambda err: done(answer, err))
-                return
-        done(answer, None)
+
+        def change(job: jobs.QueuedJob) -> tuple[str, Batch]:
+            for op in job.ops:
+                if op.state.status not in jobs.FINALIZED:
+                    op.set_priority(priority)
+            self._scheduler.reprioritise(job, priority)
+            return f"priority of job {job_id} is now {priority}", self._committer.touch(job)
+
+        self._change(job_id, change, done)
 
     def archive_async(self, job_ids: Sequence[int], done: Done) -> None:
         """Move jobs which have ended to the archive; `done` gets the number of moved jobs."""

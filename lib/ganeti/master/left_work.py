@@ -19,6 +19,7 @@ so that it can be.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -239,16 +240,13 @@ class WorkKeeper:
 
     def _instances_of(self, job: QueuedJob) -> frozenset[str]:
         """Return UUIDs of the instances which the opcodes of a job name."""
+        values = [op.input.get(parameter) for op in job.ops for parameter in _NAMES]
         found = set()
-        for op in job.ops:
-            for parameter in _NAMES:
-                value = op.input.get(parameter)
-                for name in value if isinstance(value, list) else (value,):
-                    if isinstance(name, str) and name:
-                        try:
-                            found.add(self._config.expand_instance(name).uuid)
-                        except errors.OpPrereqError:
-                            continue
+        names = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        for name in names:
+            if isinstance(name, str) and name:
+                with contextlib.suppress(errors.OpPrereqError):
+                    found.add(self._config.expand_instance(name).uuid)
         return frozenset(found)
 
     def _concerned(self, work: NodeWork) -> set[str]:
