@@ -199,7 +199,7 @@ def disk_env(index: int, disk: Disk) -> dict[str, object]:
             (prefix + key, value) for key, value in zip(names, disk.logical_id, strict=False)
         )
         for key, child in zip(("DATA", "META"), disk.children, strict=False):
-            env[f"{prefix}{key}_VG"], env[f"{prefix}{key}_ID"] = child.logical_id[:2]
+            env[f"{prefix}{key}_VG"], env[f"{prefix}{key}_ID"] = child.volume_id
     return env
 
 

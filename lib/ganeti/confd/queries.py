@@ -238,7 +238,7 @@ class ConfigFacts:
                 for disk in self.data.disks[uuid].walk() if uuid in self.data.disks else ():
                     if disk.dev_type != disk_const.DRBD8:
                         continue
-                    first, second, _, first_minor, second_minor = disk.logical_id[:5]
+                    first, second, _port, first_minor, second_minor, _secret = disk.drbd_id
                     if node.uuid not in (first, second):
                         continue
                     here = node.uuid == first

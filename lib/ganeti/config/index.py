@@ -51,13 +51,12 @@ def _instance_values(instance: Instance) -> Iterator[Key]:
 
 def _disk_values(disk: Disk) -> Iterator[Key]:
     for device in disk.walk():
-        parts = device.logical_id
-        if device.dev_type == disk_const.PLAIN and len(parts) >= 2:
-            yield LV, f"{parts[0]}/{parts[1]}"
-        elif device.dev_type == disk_const.DRBD8 and len(parts) >= 5:
-            yield MINOR, (parts[0], parts[3])
-            yield MINOR, (parts[1], parts[4])
-            yield PORT, parts[2]
+        if device.dev_type == disk_const.PLAIN and len(device.logical_id) == 2:
+            yield LV, str(device.volume_id)
+        elif device.has_whole_drbd_id:
+            mirror = device.drbd_id
+            yield from ((MINOR, owner) for owner in mirror.minors.items())
+            yield PORT, mirror.port
 
 
 class Index:

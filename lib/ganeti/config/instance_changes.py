@@ -427,7 +427,7 @@ class InstanceChanges(Change):
 
     def _release_ports(self, disk: Disk) -> None:
         for device in _drbd_devices([disk]):
-            self.release_port(device.logical_id[2])
+            self.release_port(device.drbd_id.port)
 
 
 def _drbd_devices(disks: Iterable[Disk]) -> list[Disk]:

@@ -412,9 +412,8 @@ def _disks(data: ConfigData) -> _Problems:
     for disk in data.disks.values():
         for device in disk.walk():
             yield from _device(data, disk, device)
-            if device.dev_type == disk_const.DRBD8 and len(device.logical_id) >= 5:
-                node_a, node_b, _port, minor_a, minor_b = device.logical_id[:5]
-                minors += [(node_a, minor_a), (node_b, minor_b)]
+            if device.has_whole_drbd_id:
+                minors += device.drbd_id.minors.items()
             elif device.dev_type in (disk_const.PLAIN, disk_const.FILE) and device.logical_id:
                 volumes += [(uuid, device.logical_id) for uuid in device.nodes]
     for uuid, minor in _more_than_once(minors):
@@ -445,7 +444,7 @@ def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
         yield f"{what}: node {device.never_alone} has no replica of it, which could be writable"
     for uuid in {
         *device.nodes,
-        *(device.logical_id[:2] if device.dev_type == disk_const.DRBD8 else ()),
+        *(device.drbd_id.nodes if device.has_whole_drbd_id else ()),
     }:
         if uuid not in data.nodes:
             yield f"{what}: node {uuid} does not exist"
@@ -464,10 +463,10 @@ def _ports(data: ConfigData) -> _Problems:
         if instance.network_port is not None
     ]
     used += [
-        (device.logical_id[2], f"disk {disk.uuid}")
+        (device.drbd_id.port, f"disk {disk.uuid}")
         for disk in data.disks.values()
         for device in disk.walk()
-        if device.dev_type == disk_const.DRBD8 and len(device.logical_id) >= 3
+        if device.has_whole_drbd_id
     ]
     pool = set(cluster.tcpudp_port_pool)
     for port, what in used:

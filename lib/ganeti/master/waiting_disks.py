@@ -65,10 +65,7 @@ def let_go_on(config: Config, rpc: RpcRunner, node_uuid: str, minors: Collection
 
 def _minor(disk: Disk, node_uuid: str) -> int | None:
     """Return the minor of a disk on a node; None when it has no replica there."""
-    if disk.dev_type != DRBD8 or node_uuid not in disk.logical_id[:2]:
-        return None
-    first, _second, _port, minor, other = disk.logical_id[:5]
-    return int(minor if node_uuid == first else other)
+    return disk.drbd_id.minors.get(node_uuid) if disk.dev_type == DRBD8 else None
 
 
 def _with_records(

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.config import verify
-from ganeti.constants import disk as disk_c
 from ganeti.constants import net as net_c
 from ganeti.constants.hv import GLOBAL_PARAMS
 from ganeti.merge import conflicts
@@ -130,11 +129,7 @@ def instance_ports(data: ConfigData, instance: Instance) -> set[int]:
 
 
 def _disk_ports(disk: Disk) -> set[int]:
-    return {
-        device.logical_id[2]
-        for device in disk.walk()
-        if device.dev_type == disk_c.DRBD8 and len(device.logical_id) > 2
-    }
+    return {device.drbd_id.port for device in disk.walk() if device.has_whole_drbd_id}
 
 
 def _used_ports(data: ConfigData) -> set[int]:
@@ -169,8 +164,9 @@ def _ports(own: ConfigData, other: ConfigData) -> tuple[Cluster, dict[int, int]]
 def _with_port(disk: Disk, changes: Mapping[int, int]) -> Disk:
     children = tuple(_with_port(child, changes) for child in disk.children)
     logical_id = disk.logical_id
-    if disk.dev_type == disk_c.DRBD8 and len(logical_id) > 2 and logical_id[2] in changes:
-        logical_id = (*logical_id[:2], changes[logical_id[2]], *logical_id[3:])
+    if disk.has_whole_drbd_id:
+        mirror = disk.drbd_id
+        logical_id = tuple(mirror._replace(port=changes.get(mirror.port, mirror.port)))
     return dataclasses.replace(disk, children=children, logical_id=logical_id)
 
 

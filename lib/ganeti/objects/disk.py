@@ -4,10 +4,58 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti.constants import disk as disk_c
 from ganeti.objects.base import unstored
+
+
+class DrbdId(NamedTuple):
+    """A mirrored disk; the replica of ``node_a`` has the DRBD node id 0.
+
+    :ivar secret: shared by the replicas; empty when nobody may see it.
+    """
+
+    node_a: str
+    node_b: str
+    port: int
+    minor_a: int
+    minor_b: int
+    secret: str = ""
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """The UUIDs of the two nodes."""
+        return (self.node_a, self.node_b)
+
+    @property
+    def minors(self) -> dict[str, int]:
+        """UUID of the node -> minor of its replica."""
+        return {self.node_a: self.minor_a, self.node_b: self.minor_b}
+
+
+class VolumeId(NamedTuple):
+    """A logical volume."""
+
+    group: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.name}"
+
+
+class FileId(NamedTuple):
+    """A file; its path is relative where the storage is a volume of its own."""
+
+    driver: str
+    path: str
+
+
+class ExtId(NamedTuple):
+    """A volume of a storage provider."""
+
+    provider: str
+    name: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +64,8 @@ class Disk:
 
     :ivar logical_id: depends on ``dev_type``: plain ``(vg, lv)``; file, sharedfile and gluster
         ``(driver, path)``; drbd ``(node uuid a, node uuid b, port, minor a, minor b, secret)``; rbd
-        ``("rbd", volume)``; ext ``(provider, volume)``; blockdev ``("manual", path)``.
+        ``("rbd", volume)``; ext ``(provider, volume)``; blockdev ``("manual", path)``. The
+        properties below name the parts, each for its own kind of device.
     :ivar size: in MiB.
     :ivar outdated_node: DRBD only: UUID of the node whose replica is known to have missed writes;
         None when no replica is known to have missed any.
@@ -55,6 +104,37 @@ class Disk:
     pci: int | None = None
     hvinfo: dict[str, Any] | None = None
 
+    @property
+    def drbd_id(self) -> DrbdId:
+        """The id of a mirrored disk."""
+        return DrbdId(*self.logical_id[:6])
+
+    @property
+    def has_whole_drbd_id(self) -> bool:
+        """Whether this is a mirrored disk whose id can be read; it can be damaged."""
+        return self.dev_type == disk_c.DRBD8 and len(self.logical_id) >= 5
+
+    @property
+    def volume_id(self) -> VolumeId:
+        """The id of a logical volume."""
+        return VolumeId(*self.logical_id)
+
+    @property
+    def file_id(self) -> FileId:
+        """The id of a file."""
+        return FileId(*self.logical_id)
+
+    @property
+    def ext_id(self) -> ExtId:
+        """The id of a volume of a storage provider."""
+        return ExtId(*self.logical_id)
+
+    @property
+    def stored_name(self) -> str:
+        """The name which its storage has for a device that is not mirrored by us."""
+        _place, name = self.logical_id
+        return str(name)
+
     def walk(self) -> Iterator[Disk]:
         """Iterate over this device and all devices below it, parents first."""
         yield self
@@ -64,7 +144,8 @@ class Disk:
     def all_node_uuids(self) -> tuple[str, ...]:
         """Return the UUIDs of the two nodes of a mirrored disk; an empty tuple for other disks."""
         if self.dev_type == disk_c.DRBD8:
-            return (self.logical_id[0], self.logical_id[1])
+            first, second = self.logical_id[:2]
+            return (first, second)
         for child in self.children:
             found = child.all_node_uuids()
             if found:

@@ -127,10 +127,10 @@ def as_disk(disk: Disk, name: str) -> Disk:
     if problem is not None:
         raise errors.ParameterError(problem)
     below = stored(disk)
-    kind, volume = below.logical_id
+    place, volume = below.logical_id
     return dataclasses.replace(
         below,
-        logical_id=(kind, volume_name(str(volume), name)),
+        logical_id=(place, volume_name(str(volume), name)),
         iv_name="",
         children=(),
         dynamic_params=None,

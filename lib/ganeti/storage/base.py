@@ -167,7 +167,7 @@ class BlockDevice(ABC):
         :raises BlockDeviceError: this kind of storage has no snapshots, or cannot take one now;
             nothing is left behind.
         """
-        self.snapshot(snapshots.volume_name(str(self.disk.logical_id[1]), name), size_mib)
+        self.snapshot(snapshots.volume_name(self.disk.stored_name, name), size_mib)
 
     def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
         """Return the kept snapshots of the device, sorted by name; also if the device is lost."""

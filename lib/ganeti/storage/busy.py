@@ -108,9 +108,9 @@ def _path(device: Disk) -> str:
     kind, where = device.dev_type, device.logical_id
     if kind == disk_constants.DRBD8:
         # The rest changes with the partner; the port is that of one disk in the whole cluster.
-        where = where[2:3]
+        where = (device.drbd_id.port,)
     elif kind in disk_templates.FILE_BASED:
-        kind, where = disk_constants.FILE, where[1:2]
+        kind, where = disk_constants.FILE, (device.file_id.path,)
     name = "\0".join((kind, *map(str, where)))
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return f"{paths.current().disk_locks_dir}/{digest}"
@@ -159,11 +159,12 @@ def _discard(path: str) -> None:
 
 
 def _refusal(path: str, device: Disk) -> errors.BlockDeviceError:
-    what = "/".join(map(str, device.logical_id[:2]))
     if device.dev_type == disk_constants.DRBD8:
-        what = f"drbd (port {device.logical_id[2]})"
+        what = f"drbd (port {device.drbd_id.port})"
     elif device.dev_type in disk_templates.FILE_BASED:
-        what = str(device.logical_id[1])
+        what = device.file_id.path
+    else:
+        what = "/".join(map(str, device.logical_id))
     beginner, since, doing = _note(path)
     holders = list(node_work.holders(path)) or [(beginner, "")]
     names = [f"{pid} ({program})" if program else pid for pid, program in holders]

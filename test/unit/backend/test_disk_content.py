@@ -172,7 +172,9 @@ def test_a_mirror_is_a_little_smaller_than_its_volume(disk, monkeypatch):
     disk_content.keep_snapshot(disk, "a", 0, at_rest=True)
     Path(real(disk).path).write_bytes(b"2" * 4 * MIB)
     monkeypatch.setattr(storage, "device", device)
-    top = Disk(dev_type="drbd", logical_id=(), size=4, children=(disk, disk))
+    top = Disk(
+        dev_type="drbd", logical_id=("a", "b", 11000, 0, 1, ""), size=4, children=(disk, disk)
+    )
     disk_content.restore_snapshot(top, "a")
     assert content(disk) == b"1" * Mirror.room + b"2" * 1000
     # It was made smaller: then something would be missing.

@@ -410,7 +410,7 @@ def _disk_env(disk: Disk, instance: FilledInstance) -> dict[str, str]:
         "SIZE": str(disk.size),
         "UUID": disk.uuid,
         "BACKEND_TYPE": (
-            f"file:{disk.logical_id[0]}" if disk.dev_type in disk_templates.FILE_BASED else "block"
+            f"file:{disk.file_id.driver}" if disk.dev_type in disk_templates.FILE_BASED else "block"
         ),
     }
     uri = device.uri(instance.hypervisor)

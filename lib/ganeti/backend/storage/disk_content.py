@@ -132,7 +132,7 @@ def snapshot(disk: Disk, snapshot_name: str, snapshot_size_mib: int) -> Any:
     """
     device = _existing(disk)
     inner = disk.children[0] if disk.children else disk
-    name = snapshot_name or f"{inner.logical_id[1]}.snap"
+    name = snapshot_name or f"{inner.stored_name}.snap"
     return list(device.snapshot(name, snapshot_size_mib or disk.size))
 
 

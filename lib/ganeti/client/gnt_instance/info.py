@@ -173,12 +173,10 @@ def _kept(volume: Mapping[str, Any]) -> Pairs:
 
 def _logical_id(logical_id: Any) -> str:
     # A volume group and a logical volume are written as VG/LV.
-    if (
-        isinstance(logical_id, (list, tuple))
-        and len(logical_id) == 2
-        and not str(logical_id[1]).startswith("/")
-    ):
-        return f"{logical_id[0]}/{logical_id[1]}"
+    if isinstance(logical_id, (list, tuple)) and len(logical_id) == 2:
+        place, name = map(str, logical_id)
+        if not name.startswith("/"):
+            return f"{place}/{name}"
     return str(list(logical_id) if isinstance(logical_id, tuple) else logical_id)
 
 

@@ -318,7 +318,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
     def _snapshot(self, plan: ExportPlan, disk: Disk) -> Disk:
         # The data volume of a mirrored disk is a plain volume, and so is its snapshot.
         inner = disk.children[0] if disk.children else disk
-        group, volume = (str(part) for part in inner.logical_id[:2])
+        group, volume = inner.volume_id
         snapshot = replace(
             disk,
             dev_type=disk_c.PLAIN,

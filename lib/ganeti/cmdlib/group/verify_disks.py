@@ -144,7 +144,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         for node, uuid, sizes in self._answered(answers, unresponsive, gone):
             for (disk, instance), size in zip(expected.others[uuid], sizes, strict=True):
                 if size is None:
-                    lacks(instance, node, "/".join(str(part) for part in disk.logical_id[1:]))
+                    lacks(instance, node, disk.stored_name)
         if self_repair.is_enabled(self, self.group):
             self_repair.run(self, self.group, gone)
         if not self.op.is_strict:

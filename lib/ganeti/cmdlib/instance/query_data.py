@@ -287,7 +287,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         """Describe the two replicas of a mirrored disk, in the order of the configuration."""
         if disk.dev_type != DRBD8:
             return None
-        first, second, port, first_minor, second_minor = disk.logical_id[:5]
+        first, second, port, first_minor, second_minor, _secret = disk.drbd_id
         return {
             "primary_node": self.config.node(first).name,
             "primary_node_uuid": first,
@@ -315,7 +315,6 @@ def _status(report: replica_report.NodeReport) -> DiskStatus | None:
 
 def _without_secret(disk: Disk) -> list[Any]:
     """Return the logical id of a device, without the secret which DRBD replicas share."""
-    shown = list(disk.logical_id or ())
-    if disk.dev_type == DRBD8 and len(shown) == 6:
-        shown[5] = ""
-    return shown
+    if disk.has_whole_drbd_id:
+        return list(disk.drbd_id._replace(secret=""))
+    return list(disk.logical_id)

@@ -41,7 +41,7 @@ class RenamePlan:
 
 def renamed_disk(disk: Disk, old_dir: str, new_dir: str) -> Disk:
     """Return the disk with the path of its file in the renamed directory."""
-    driver, path = disk.logical_id
+    driver, path = disk.file_id
     moved = posixpath.join(new_dir, posixpath.relpath(path, old_dir))
     return dataclasses.replace(disk, logical_id=(driver, moved))
 

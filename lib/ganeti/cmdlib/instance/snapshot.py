@@ -121,7 +121,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         needed: dict[str, int] = {}
         for _index, disk in chosen:
             if disk.dev_type in LVM_BASED:
-                group = str(naming.stored(disk).logical_id[0])
+                group = naming.stored(disk).volume_id.group
                 needed[group] = needed.get(group, 0) + naming.volume_size_mib(disk.size)
         capacity.require_free_space(self.config, self.rpc, [node.uuid], needed)
         return SnapshotPlan(
@@ -219,7 +219,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                 self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
                 if disk.dev_type in snapshots.CREATE_ONLY:
                     self.warn(
-                        f"snapshot {naming.volume_name(str(disk.logical_id[1]), plan.name)} of"
+                        f"snapshot {naming.volume_name(disk.stored_name, plan.name)} of"
                         f" disk {index} belongs to its storage provider from now on",
                         hint="It is listed, restored and removed with the provider's own tools.",
                     )

@@ -30,11 +30,7 @@ def volume_owners(unit: AnyUnit) -> dict[tuple[str, str], str]:
 
 
 def _volumes_of(disk: Disk) -> list[str]:
-    return [
-        f"{device.logical_id[0]}/{device.logical_id[1]}"
-        for device in disk.walk()
-        if device.dev_type == disk_c.PLAIN
-    ]
+    return [str(device.volume_id) for device in disk.walk() if device.dev_type == disk_c.PLAIN]
 
 
 @executes(OpNodeQueryvols)

@@ -19,6 +19,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.hypervisor.xen.record import RecordedDisk
 from ganeti.objects import disk_templates
+from ganeti.objects.disk import FileId
 from ganeti.utils import process
 
 _TIMEOUT_S = 60.0
@@ -69,7 +70,7 @@ def device_of(disk: RecordedDisk, made: list[RecordedDisk]) -> str:
 def _check_file_driver(disk: Mapping[str, Any]) -> None:
     logical_id = disk.get("logical_id") or ()
     driver = (
-        str(logical_id[0])
+        FileId(*logical_id).driver
         if disk.get("dev_type") in disk_templates.FILE_BASED and logical_id
         else ""
     )

@@ -84,9 +84,10 @@ class DrbdDevice(BlockDevice):
             )
         self.minor: int = found[LOCAL_MINOR]
         self.remote_minor = found.get(REMOTE_MINOR)
-        self._local = argv.Endpoint(str(found[LOCAL_IP]), int(disk.logical_id[2]))
-        self._remote = argv.Endpoint(str(found[REMOTE_IP]), int(disk.logical_id[2]))
-        self._secret = str(disk.logical_id[5] or "")
+        mirror = disk.drbd_id
+        self._local = argv.Endpoint(str(found[LOCAL_IP]), int(mirror.port))
+        self._remote = argv.Endpoint(str(found[REMOTE_IP]), int(mirror.port))
+        self._secret = str(mirror.secret or "")
         self._params: dict[str, Any] = dict(disk.params or {})
         self._outdated = found.get(OUTDATED)
         self._node_id: int | None = found.get(NODE_ID)

@@ -43,7 +43,7 @@ _ANSWERS = {"present": True, "absent": False}
 
 def environment(disk: Disk, action: str, extra: Mapping[str, str]) -> dict[str, str]:
     """Return the variables which a script gets, in addition to the environment of this process."""
-    env = {"VOL_NAME": str(disk.logical_id[1]), **extra}
+    env = {"VOL_NAME": disk.ext_id.name, **extra}
     if action in _WITH_NAME_AND_UUID:
         if disk.name:
             env["VOL_CNAME"] = disk.name

@@ -30,7 +30,7 @@ def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
     for disk in disks:
         for device in disk.walk():
             if device.dev_type == PLAIN:
-                group = str(device.logical_id[0])
+                group = device.volume_id.group
                 needed[group] = needed.get(group, 0) + device.size
     return needed
 

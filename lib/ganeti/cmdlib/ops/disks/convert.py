@@ -141,8 +141,7 @@ def _require_present(config: Config, rpc: RpcRunner, instance: Instance) -> None
             for uuid in holders
         ):
             kept = ", ".join(
-                f"{'/'.join(map(str, one.logical_id[:2]))} on"
-                f" {config.node(_nodes_of(one, instance)[0]).name}"
+                f"{one.volume_id} on {config.node(_nodes_of(one, instance)[0]).name}"
                 for one in marked(config, instance)
             )
             raise errors.OpExecError(
@@ -489,7 +488,7 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
             for node in disk.nodes:
                 for device in (meta,) if node == primary else (data, meta):
                     change.add_detached_disk(detached_part(unit, instance, device, node))
-            change.release_port(disk.logical_id[2])
+            change.release_port(disk.drbd_id.port)
             change.update_disk(
                 dataclasses.replace(
                     disk,

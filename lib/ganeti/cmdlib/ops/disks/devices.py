@@ -103,7 +103,7 @@ def storage_dir(disks: Sequence[Disk]) -> str | None:
     """Directory which holds the disk files of one instance; None when the disks are not files."""
     for disk in disks:
         if disk.dev_type in IN_OWN_DIRECTORY:
-            return posixpath.dirname(str(disk.logical_id[1]))
+            return posixpath.dirname(disk.file_id.path)
     return None
 
 

@@ -401,7 +401,7 @@ def _driver_of(disks: Sequence[Disk]) -> str | None:
     """Return the file driver of the first disk which is a file."""
     for disk in disks:
         if disk.dev_type in FILE_BASED:
-            return str(disk.logical_id[0])
+            return disk.file_id.driver
     return None
 
 

@@ -353,7 +353,7 @@ class Replacement:
 
 
 def _renamed(volume: Disk, suffix: str) -> Disk:
-    group, name = volume.logical_id
+    group, name = volume.volume_id
     return dataclasses.replace(volume, dev_type=PLAIN, logical_id=(group, f"{name}{suffix}"))
 
 

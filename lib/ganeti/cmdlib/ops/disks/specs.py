@@ -393,13 +393,15 @@ def renewed(unit: AnyUnit, disk: Disk, index: int, nodes: tuple[str, ...]) -> Di
     values |= {"never_alone": None, "unwiped_from": None}
     if disk.dev_type == DRBD8:
         data, meta = disk.children
-        node_a, node_b, port, *minors = disk.logical_id[:5]
+        present = disk.drbd_id
+        minors = tuple(present.minors.values())
         if nodes:
-            minors = list(unit.config.allocate_minors(nodes, unit.ctx.ec_id))
-        where = nodes or (node_a, node_b)
-        spec = {"vg": data.logical_id[0], "metavg": meta.logical_id[0], "size": disk.size}
+            minors = tuple(unit.config.allocate_minors(nodes, unit.ctx.ec_id))
+        where = nodes or present.nodes
+        groups = data.volume_id.group, meta.volume_id.group
+        spec = {"vg": groups[0], "metavg": groups[1], "size": disk.size}
         values |= {
-            "logical_id": (*where, port, *minors, new_secret()),
+            "logical_id": (*where, present.port, *minors, new_secret()),
             "children": mirror_children(unit, spec, index, where),
             "nodes": where,
         }
@@ -478,10 +480,10 @@ def with_other_replica(disk: Disk, kept: str, new: str, minor: int) -> tuple[obj
     :param new: UUID of the node which gets the other replica.
     :param minor: on the new node.
     """
-    node_a, _node_b, port, minor_a, minor_b, _secret = disk.logical_id
-    if node_a == kept:
-        return (kept, new, port, minor_a, minor, new_secret())
-    return (new, kept, port, minor, minor_b, new_secret())
+    present = disk.drbd_id._replace(secret=new_secret())
+    if present.node_a == kept:
+        return tuple(present._replace(node_b=new, minor_b=minor))
+    return tuple(present._replace(node_a=new, minor_a=minor))
 
 
 def _mirror(

@@ -126,13 +126,13 @@ def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:
         spec["access"] = access
     if disk.spindles is not None:
         spec["spindles"] = disk.spindles
-    volumes = [part.logical_id[0] for part in disk.walk() if part.dev_type == PLAIN]
+    volumes = [part.volume_id.group for part in disk.walk() if part.dev_type == PLAIN]
     if disk.dev_type in LVM_BASED and volumes:
         spec["vg"] = volumes[0]
     if disk.dev_type == DRBD8 and len(volumes) > 1:
         spec["metavg"] = volumes[1]
     if disk.dev_type == EXT:
-        spec |= {**params, "provider": disk.logical_id[0]}
+        spec |= {**params, "provider": disk.ext_id.provider}
     return spec
 
 

@@ -32,12 +32,6 @@ Asked: TypeAlias = dict[str, list[tuple[Disk, Instance]]]
 _PRIMARY = "Primary"
 
 
-def minors_of(disk: Disk) -> dict[str, int]:
-    """Return the minors of a DRBD disk: UUID of the node -> number."""
-    node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]
-    return {node_a: minor_a, node_b: minor_b}
-
-
 class MirrorCheck:
     """Checks the mirrored disks of instances.
 
@@ -113,7 +107,7 @@ class MirrorCheck:
         for disk, instance in mirrors:
             here = {
                 uuid: by_node[uuid][minor]
-                for uuid, minor in minors_of(disk).items()
+                for uuid, minor in disk.drbd_id.minors.items()
                 if minor in by_node.get(uuid, {})
             }
             for uuid, facts in here.items():
@@ -148,7 +142,7 @@ class MirrorCheck:
             return f"uses {facts['storage']}, not its own volume {data}. {repair}"
         if facts["remote"] is None:
             return None
-        node_a, node_b, port = disk.logical_id[:3]
+        node_a, node_b, port, _minor_a, _minor_b, secret = disk.drbd_id
         own = self._data.nodes[node_uuid]
         other = self._data.nodes[node_b if node_uuid == node_a else node_a]
         peer = [other.secondary_ip, port]
@@ -157,7 +151,6 @@ class MirrorCheck:
                 f"connects to {_address(facts['remote'])}, not to its peer on node {other.name},"
                 f" {_address(peer)}. {repair}"
             )
-        secret = str(disk.logical_id[5] or "")
         if facts["secret"] != (secret_digest(secret) if secret else None):
             return (
                 "has another secret than the configuration, so it connects to a replica which does"

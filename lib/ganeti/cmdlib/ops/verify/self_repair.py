@@ -177,9 +177,8 @@ def _replica_volumes(unit: AnyUnit, node_uuid: str, vg_name: str) -> set[str]:
     for disk in unit.config.snapshot().disks.values():
         if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.all_node_uuids():
             continue
-        found.update(
-            str(child.logical_id[1]) for child in disk.children if child.logical_id[0] == vg_name
-        )
+        volumes = [child.volume_id for child in disk.children]
+        found.update(volume.name for volume in volumes if volume.group == vg_name)
     return found
 
 

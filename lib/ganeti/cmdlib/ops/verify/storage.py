@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import convert, replica_report
-from ganeti.cmdlib.ops.verify.mirrors import Answers, Asked, MirrorCheck, minors_of
+from ganeti.cmdlib.ops.verify.mirrors import Answers, Asked, MirrorCheck
 from ganeti.config import damaged
 from ganeti.config.index_keys import LV, MINOR
 from ganeti.constants import disk as disk_c
@@ -227,9 +227,9 @@ class StorageCheck:
         for instance in theirs.values():
             for uuid in instance.disks:
                 for device in self._data.disks[uuid].walk():
-                    if device.dev_type != disk_c.DRBD8 or len(device.logical_id) < 5:
+                    if not device.has_whole_drbd_id:
                         continue
-                    for owner, minor in minors_of(device).items():
+                    for owner, minor in device.drbd_id.minors.items():
                         found.setdefault(owner, {})[minor] = instance.name, instance.disks_active
         return found
 
@@ -345,7 +345,7 @@ class StorageCheck:
                     continue
                 for device in disk.walk():
                     if device.dev_type == disk_c.PLAIN:
-                        found["/".join(map(str, device.logical_id))] = instance.name
+                        found[str(device.volume_id)] = instance.name
         return found
 
     def _detached_volumes(self) -> tuple[set[tuple[str, str]], dict[tuple[str, str], Instance]]:
