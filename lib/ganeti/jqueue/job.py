@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ganeti import errors, ht, opcodes
 from ganeti.constants import job as const
 from ganeti.opcodes.base import COMMON_PARAMS, OpCode
-from ganeti.utils import tracing
+from ganeti.utils import states, tracing
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
@@ -150,10 +150,8 @@ class QueuedOpCode:
 
         :raises errors.ProgrammerError: the move is not legal.
         """
-        if status not in LEGAL_MOVES[self.state.status]:
-            raise errors.ProgrammerError(
-                f"opcode {self.input.get('OP_ID')} cannot go from {self.state.status} to {status}"
-            )
+        what = f"opcode {self.input.get('OP_ID')}"
+        status = states.moved(LEGAL_MOVES, self.state.status, status, what)
         self.state = self.state._replace(status=status, **changes)
 
     def summary(self) -> str:

@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import enum
 import errno
 import heapq
 import itertools
 import logging
+import math
 import os
 import queue
 import resource
@@ -37,7 +39,7 @@ from typing import Any, NamedTuple, Protocol
 from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
-from ganeti.utils import memory, tracing
+from ganeti.utils import memory, states, tracing
 
 _log = logging.getLogger(__name__)
 
@@ -214,29 +216,44 @@ class _Slot:
         self.parked: Callable[[], None] | None = None
 
 
+class _ConnectionState(enum.StrEnum):
+    """The life of a connection."""
+
+    OPEN = "open"
+    # The client sends nothing more. The requests which it has sent are carried out and answered.
+    ENDED = "ended"
+    CLOSED = "closed"
+
+
+_CONNECTION_MOVES = {
+    _ConnectionState.OPEN: (_ConnectionState.ENDED, _ConnectionState.CLOSED),
+    _ConnectionState.ENDED: (_ConnectionState.CLOSED,),
+    _ConnectionState.CLOSED: (),
+}
+
+
 class _Connection:
     """A client's connection. Belongs to the loop.
 
+    :ivar state: only :meth:`move` changes it.
     :ivar beginning: the request after which no other one may be begun yet.
     :ivar held: requests which wait for their answer (:meth:`LuxiRequest.wait`).
-    :ivar ended: the client sends nothing more.
-    :ivar moved: monotonic time of the last progress.
+    :ivar progress_s: monotonic time of the last progress.
     """
 
     __slots__ = (
         "beginning",
-        "closed",
-        "ended",
         "events",
         "held",
         "inbox",
         "inbox_bytes",
-        "moved",
         "outbox",
         "outbox_bytes",
+        "progress_s",
         "slots",
         "sock",
         "splitter",
+        "state",
     )
 
     def __init__(self, sock: socket.socket, limit_bytes: int, now: float) -> None:
@@ -249,10 +266,13 @@ class _Connection:
         self.outbox: collections.deque[memoryview] = collections.deque()
         self.outbox_bytes = 0
         self.beginning: _Slot | None = None
-        self.ended = False
-        self.closed = False
+        self.state = _ConnectionState.OPEN
         self.events = selectors.EVENT_READ
-        self.moved = now
+        self.progress_s = now
+
+    def move(self, state: _ConnectionState) -> None:
+        """Change the state."""
+        self.state = states.moved(_CONNECTION_MOVES, self.state, state, "a client's connection")
 
     @property
     def idle(self) -> bool:
@@ -268,6 +288,22 @@ class _Connection:
     def stuck(self) -> bool:
         """True if the client must send the rest of a message, or take an answer."""
         return bool(self.outbox) or (self.splitter.partial and not self.inbox)
+
+
+class _ServerState(enum.StrEnum):
+    """The life of the server."""
+
+    SERVING = "serving"
+    # No connection is accepted and no request is read. Requests which have begun are answered.
+    STOPPING = "stopping"
+    CLOSED = "closed"
+
+
+_SERVER_MOVES = {
+    _ServerState.SERVING: (_ServerState.STOPPING, _ServerState.CLOSED),
+    _ServerState.STOPPING: (_ServerState.CLOSED,),
+    _ServerState.CLOSED: (),
+}
 
 
 class _Pool:
@@ -345,9 +381,9 @@ class LuxiServer:
         self._wake_pending = False
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_number = itertools.count()
-        self._stop_at: float | None = None
+        self._state = _ServerState.SERVING
+        self._stop_at = math.inf
         self._accepting = True
-        self._closed = False
         self._close_lock = threading.Lock()
 
     @property
@@ -363,7 +399,7 @@ class LuxiServer:
         if not self._wake_pending:
             self._wake_pending = True
             with self._close_lock:
-                if not self._closed:
+                if self._state is not _ServerState.CLOSED:
                     os.eventfd_write(self._wake_fd, 1)
 
     def stop(self, grace_s: float = 5.0) -> None:
@@ -401,8 +437,11 @@ class LuxiServer:
         finally:
             self._close_all()
 
+    def _move(self, state: _ServerState) -> None:
+        self._state = states.moved(_SERVER_MOVES, self._state, state, "the LUXI server")
+
     def _finished(self) -> bool:
-        if self._stop_at is None:
+        if self._state is _ServerState.SERVING:
             return False
         busy = any(connection.slots or connection.outbox for connection in self._connections)
         return not busy or time.monotonic() >= self._stop_at
@@ -410,10 +449,8 @@ class LuxiServer:
     def _timeout(self) -> float | None:
         if self._posted:
             return 0.0
-        until = self._timers[0][0] if self._timers else None
-        if self._stop_at is not None:
-            until = self._stop_at if until is None else min(until, self._stop_at)
-        return None if until is None else max(0.0, until - time.monotonic())
+        until = min(self._timers[0][0] if self._timers else math.inf, self._stop_at)
+        return None if until == math.inf else max(0.0, until - time.monotonic())
 
     def _run_posted(self) -> None:
         # A thread which has set the flag may not have written yet. Then it stays set: otherwise
@@ -435,7 +472,8 @@ class LuxiServer:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), action))
 
     def _begin_stop(self, grace_s: float) -> None:
-        if self._stop_at is None:
+        if self._state is _ServerState.SERVING:
+            self._move(_ServerState.STOPPING)
             self._stop_at = time.monotonic() + grace_s
             self._set_accepting(False)
             for connection in list(self._connections):
@@ -452,7 +490,7 @@ class LuxiServer:
         self._slow.stop()
         self._selector.close()
         with self._close_lock:
-            self._closed = True
+            self._move(_ServerState.CLOSED)
             os.close(self._wake_fd)
 
     # -- connections -----------------------------------------------------------------------------
@@ -491,13 +529,15 @@ class LuxiServer:
             reason,
         )
         self._set_accepting(False)
-        self._later(_NO_FD_PAUSE_S, lambda: self._set_accepting(self._stop_at is None))
+        self._later(
+            _NO_FD_PAUSE_S, lambda: self._set_accepting(self._state is _ServerState.SERVING)
+        )
 
     def _longest_idle(self) -> _Connection | None:
         """Return the client which has been without a request for the longest time, if any."""
         return min(
             (connection for connection in self._connections if connection.idle),
-            key=lambda connection: connection.moved,
+            key=lambda connection: connection.progress_s,
             default=None,
         )
 
@@ -513,7 +553,7 @@ class LuxiServer:
     def _ready(self, connection: _Connection, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             self._flush(connection)
-        if events & selectors.EVENT_READ and not connection.closed:
+        if events & selectors.EVENT_READ and connection.state is not _ConnectionState.CLOSED:
             self._receive(connection)
 
     def _receive(self, connection: _Connection) -> None:
@@ -525,9 +565,9 @@ class LuxiServer:
             _log.debug("client lost: %s", err)
             self._close(connection)
             return
-        connection.moved = time.monotonic()
+        connection.progress_s = time.monotonic()
         if not data:
-            connection.ended = True
+            connection.move(_ConnectionState.ENDED)
             # The client waits for no changes any more; its other requests are still carried out.
             for request in list(connection.held):
                 request.time_out()
@@ -550,12 +590,10 @@ class LuxiServer:
 
     def _update_events(self, connection: _Connection) -> None:
         """Register for the events which this connection can use now."""
-        if connection.closed:
-            return
         events = 0
         if (
-            not connection.ended
-            and self._stop_at is None
+            connection.state is _ConnectionState.OPEN
+            and self._state is _ServerState.SERVING
             and len(connection.inbox) < _INBOX_MESSAGES
             and connection.inbox_bytes < _INBOX_BYTES
             and connection.outbox_bytes < _OUTBOX_BYTES
@@ -574,13 +612,11 @@ class LuxiServer:
         connection.events = events
 
     def _close_if_done(self, connection: _Connection) -> None:
-        if connection.ended and connection.idle:
+        if connection.state is _ConnectionState.ENDED and connection.idle:
             self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
-        if connection.closed:
-            return
-        connection.closed = True
+        connection.move(_ConnectionState.CLOSED)
         self._connections.discard(connection)
         if connection.events:
             self._selector.unregister(connection.sock)
@@ -597,9 +633,10 @@ class LuxiServer:
         """Disconnect clients that have made no progress for too long."""
         now = time.monotonic()
         for connection in list(self._connections):
-            if connection.stuck and now - connection.moved > self._patience_s:
+            if connection.stuck and now - connection.progress_s > self._patience_s:
                 _log.info(
-                    "disconnecting a client that made no progress for %d s", now - connection.moved
+                    "disconnecting a client that made no progress for %d s",
+                    now - connection.progress_s,
                 )
                 self._close(connection)
         self._later(min(_SWEEP_S, self._patience_s), self._sweep)
@@ -706,7 +743,7 @@ class LuxiServer:
 
     def _begun(self, connection: _Connection, slot: _Slot) -> None:
         """Allow the next request to begin, even if this one is not answered."""
-        if connection.beginning is slot and not connection.closed:
+        if connection.beginning is slot and connection.state is not _ConnectionState.CLOSED:
             connection.beginning = None
             self._begin_next(connection)
             self._update_events(connection)
@@ -715,7 +752,10 @@ class LuxiServer:
         """Let a request wait (in the loop); see :meth:`LuxiRequest.wait`."""
         if request.answered:
             return
-        if request.connection.closed or request.connection.ended or self._stop_at is not None:
+        if (
+            request.connection.state is not _ConnectionState.OPEN
+            or self._state is not _ServerState.SERVING
+        ):
             request.time_out()
         else:
             request.connection.held.add(request)
@@ -730,7 +770,7 @@ class LuxiServer:
             if max(request.size, len(data)) > memory.LARGE_BYTES:
                 self._plan_to_give_back()
         slot.answer = data
-        if not connection.closed:
+        if connection.state is not _ConnectionState.CLOSED:
             self._send_answers(connection)
 
     def _plan_to_give_back(self) -> None:
@@ -749,7 +789,7 @@ class LuxiServer:
             data = slot.answer
             assert data is not None
             if not connection.outbox:
-                connection.moved = time.monotonic()
+                connection.progress_s = time.monotonic()
             connection.outbox.append(memoryview(data))
             connection.outbox_bytes += len(data)
             if connection.beginning is slot:
@@ -769,7 +809,7 @@ class LuxiServer:
                 _log.debug("client lost: %s", err)
                 self._close(connection)
                 return
-            connection.moved = time.monotonic()
+            connection.progress_s = time.monotonic()
             connection.outbox_bytes -= sent
             if sent == len(connection.outbox[0]):
                 connection.outbox.popleft()
