@@ -239,7 +239,7 @@ def rename(node: SimNode, renames: Sequence[tuple[Disk, tuple[Any, ...]]]) -> No
     calls.FILE_STORAGE_DIR_REMOVE,
     calls.FILE_STORAGE_DIR_RENAME,
     calls.DRBD_WRITE_ALONE,
-    calls.DRBD_GO_ON_ALONE,
+    calls.DRBD_RESUME_IO,
     calls.BLOCKDEV_CONVERT,
     calls.BLOCKDEV_IMAGE,
 )

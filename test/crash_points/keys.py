@@ -15,7 +15,7 @@ from crash_points.engine import Points, Subject
 from fakes.config import cluster_of
 from fakes.master import Master
 from ganeti.backend.cluster import credentials
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.bootstrap.join_protocol import JoinError
 from ganeti.config.store import ConfigStore
 from ganeti.platform import hosts, paths
@@ -34,7 +34,7 @@ class Join(Subject):
         self._tests: Any = importlib.import_module("unit.bootstrap.test_join")
         self._lab: Any = None
         self._points: Points | None = None
-        patch.setattr(local, "daemon_util", self._daemon_util)
+        patch.setattr(node_state, "daemon_util", self._daemon_util)
 
     def _daemon_util(self, *words: str, **_: Any) -> None:
         if self._points is not None:
@@ -76,7 +76,7 @@ class Join(Subject):
         assert self._lab.traces == []
         assert self._secrets_left() == [], self._secrets_left()
         self._join()
-        assert local.read_credentials(machine) == self._lab.shared
+        assert node_state.read_credentials(machine) == self._lab.shared
         assert x509.digest_file(machine.noded_client_cert_file)
 
     def _join_refused(self) -> None:

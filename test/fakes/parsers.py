@@ -60,7 +60,7 @@ from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import filters
 from ganeti.jqueue import job as jobs
 from ganeti.luxi import protocol as luxi
-from ganeti.merge import other as merge_other
+from ganeti.merge import other_cluster as merge_other
 from ganeti.merge import record as merge_record
 from ganeti.merge import steps as merge_steps
 from ganeti.metad import dhcp, guests, web

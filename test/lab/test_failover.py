@@ -184,7 +184,7 @@ def test_the_instances_of_a_dead_node_start_elsewhere(cluster: Cluster) -> None:
     writers = write(cluster)
     begin, cut_at = time.monotonic(), now(cluster.master)
     power.cut(victim)
-    # Until the master lets its disk go on alone, nothing is confirmed.
+    # Until the master resumes the I/O of its disk, nothing is confirmed.
     waiting = writers["one"].confirmed
     wait_all_run(cluster, without=victim.name)
     print(f"\nafter the power cut of a node: all instances after {time.monotonic() - begin:.0f} s")

@@ -100,7 +100,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("remote", "node_calls"),
         ("process",),
         ("fork_server",),
-        ("waiting",),
+        ("idle_fork_server",),
         ("forker", "requests"),
         ("place",),
         ("executor",),
@@ -141,7 +141,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("master_sight", "verify"),
     ),
     "bootstrap": (
-        ("join_protocol", "local", "newer_copies", "renewal"),
+        ("join_protocol", "node_state", "newer_copies", "renewal"),
         ("destroy", "failover", "failover_status", "join", "remote", "requirements"),
         ("detection", "node"),
         ("init",),
@@ -155,11 +155,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "client/gnt_cluster": (
         (
-            "audit", "defaults_option", "disk_check", "epo", "events", "history", "info", "master",
+            "audit", "defaults_option", "disk_report", "epo", "events", "history", "info", "master",
             "on_all_nodes", "options", "queue", "redist_conf", "rename", "renew_crypto",
             "search_tags", "simulate", "upgrade", "watcher", "witness",
         ),
-        ("check_disks", "parameters"),
+        ("verify_disks", "parameters"),
         ("modify",),
         ("program",),
     ),
@@ -201,7 +201,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "cmdlib/ops/disks": (
         ("activation_unit", "ownership", "replicas", "specs"),
-        ("sizes", "sync", "together"),
+        ("sizes", "sync", "suspended_io"),
         ("wipe",),
         ("devices",),
         ("capacity", "mirror", "snapshots"),
@@ -210,7 +210,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "cmdlib/ops/migration": (
         ("failover_to_any", "plan"),
-        ("live", "stopped"),
+        ("live", "failover"),
         ("cleanup", "migrate_to_any"),
         ("unit",),
     ),
@@ -344,7 +344,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "merge": (
         ("conflicts", "record"),
-        ("combine", "other"),
+        ("combine", "other_cluster"),
         ("steps",),
         ("command",),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.platform import paths
 
 
@@ -16,9 +16,9 @@ def finalize_destroy() -> None:
     :raises OSError: a file cannot be removed.
     """
     here = paths.current()
-    local.daemon_util("stop", local.FAILOVERD)
+    node_state.daemon_util("stop", node_state.FAILOVERD)
     # The master is stopped first, because it could write the configuration again.
-    local.daemon_util("stop-master")
-    local.daemon_util("stop", local.CONFD)
-    local.daemon_util("stop", local.NODED)
-    local.remove_state(here)
+    node_state.daemon_util("stop-master")
+    node_state.daemon_util("stop", node_state.CONFD)
+    node_state.daemon_util("stop", node_state.NODED)
+    node_state.remove_state(here)

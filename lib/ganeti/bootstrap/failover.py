@@ -33,7 +33,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ganeti import errors
-from ganeti.bootstrap import local, newer_copies
+from ganeti.bootstrap import newer_copies, node_state
 from ganeti.config import Config
 from ganeti.config.history import Author
 from ganeti.config.members import Members, read_members
@@ -147,9 +147,9 @@ def survey(*, ignore_offline: bool = True, hasty: bool = False) -> Survey:
     """
     here = paths.current()
     me = machine.current().hostname()
-    if not local.cluster_traces(here):
+    if not node_state.cluster_traces(here):
         raise errors.OpPrereqError("this machine belongs to no cluster", errors.ECODE_STATE)
-    if local.running_daemon(here, local.MASTER) is not None:
+    if node_state.running_daemon(here, node_state.MASTER) is not None:
         raise errors.OpPrereqError(
             f"the master daemon runs on this node ({me}) already. Run the command on the node that"
             " is to become the master.",

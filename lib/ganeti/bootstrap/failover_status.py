@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.config.members import read_members
 from ganeti.config.ssconf import SimpleStore
 from ganeti.config.witness import Document
@@ -69,7 +69,7 @@ def ask() -> Status:
     :raises ConfigurationError: a file of this node cannot be read.
     """
     here = paths.current()
-    if not local.cluster_traces(here):
+    if not node_state.cluster_traces(here):
         raise errors.OpPrereqError("this machine belongs to no cluster", errors.ECODE_STATE)
     store = SimpleStore(here)
     addresses = store.node_primary_ips()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ganeti import errors, ht
 from ganeti.backend.node import openvswitch
-from ganeti.bootstrap import detection, local, requirements
+from ganeti.bootstrap import detection, node_state, requirements
 from ganeti.config import ssconf, verify
 from ganeti.configfile import files as configfile
 from ganeti.constants import cluster as const
@@ -134,24 +134,24 @@ def init_cluster(params: InitParams) -> Initialized:
     if problems:
         raise _wrong("; ".join(problems))
     with UndoStack() as undo:
-        undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
+        undo.add(f"files in {here.data_dir}", partial(node_state.remove_state, here))
         if choice.makes_file_storage:
             new = detection.make_file_storage(here)
             undo.add("the directory of file storage", partial(detection.remove_file_storage, new))
         if data.cluster.ndparams["ovs"]:
             _configure_switch(data.cluster.ndparams)
         master = data.cluster.master_node
-        digest = local.write_credentials(here, local.new_credentials(), me.name)
+        digest = node_state.write_credentials(here, node_state.new_credentials(), me.name)
         cluster = dataclasses.replace(data.cluster, candidate_certs={master: digest})
         data = dataclasses.replace(data, cluster=cluster)
-        local.make_queue(here)
+        node_state.make_queue(here)
         ssconf.write_local(ssconf.values(data), here)
 
         def start(daemon: str) -> None:
-            undo.add(daemon, partial(local.daemon_util, "stop", daemon))
-            local.daemon_util("start", daemon)
+            undo.add(daemon, partial(node_state.daemon_util, "stop", daemon))
+            node_state.daemon_util("start", daemon)
 
-        start(local.NODED)
+        start(node_state.NODED)
         first = dataclasses.replace(data.nodes[master], key_pins=_shown_key(me))
         data = dataclasses.replace(data, nodes={master: first})
         ssconf.write_local(ssconf.values(data), here)  # with the key of this node
@@ -160,7 +160,7 @@ def init_cluster(params: InitParams) -> Initialized:
             json.dumps(codec.to_dict(data)) + "\n",
             mode=configfile.FILE_MODE,
         )
-        for daemon in (local.MASTER, local.CONFD, local.RAPI):
+        for daemon in (node_state.MASTER, node_state.CONFD, node_state.RAPI):
             start(daemon)
         undo.commit()
     return Initialized(choice.words, findings.notes, _guests_as_root(data.cluster))

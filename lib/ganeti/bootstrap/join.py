@@ -25,7 +25,7 @@ from types import TracebackType
 
 from ganeti import errors
 from ganeti.bootstrap import join_protocol as protocol
-from ganeti.bootstrap import local, renewal
+from ganeti.bootstrap import node_state, renewal
 from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
 from ganeti.platform import hosts, machine, paths
@@ -63,8 +63,10 @@ class JoiningMachine:
         :raises JoinError: the machine could not be set up, and has undone its changes.
         """
         self._tls.settimeout(_MACHINE_S)
-        shared = local.read_credentials(here)
-        self._channel.send({"credentials": shared._asdict(), "ssconf": local.read_ssconf(here)})
+        shared = node_state.read_credentials(here)
+        self._channel.send(
+            {"credentials": shared._asdict(), "ssconf": node_state.read_ssconf(here)}
+        )
         digest = self._channel.receive("ready")["ready"]
         if not isinstance(digest, str) or not x509.is_digest(digest):
             raise JoinError("the machine has sent no digest of its certificate")
@@ -300,7 +302,7 @@ def check_machine(token: Token, here: paths.Paths, now: float) -> None:
             f"the token expired at {clock.format_time(token.expires)}. Make a new one with"
             f" 'gnt-node add --token {token.node_name}', and compare the clocks."
         )
-    found = local.cluster_traces(here)
+    found = node_state.cluster_traces(here)
     if found:
         raise JoinError(f"this machine already belongs to a cluster: {found[0]} exists")
 
@@ -384,7 +386,7 @@ class Undecided(errors.OpExecError):
 
 def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: UndoStack) -> str:
     given, facts = message["credentials"], message["ssconf"]
-    fields = local.Credentials._fields
+    fields = node_state.Credentials._fields
     if (
         not isinstance(given, dict)
         or set(given) != set(fields)
@@ -396,11 +398,11 @@ def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: UndoS
         for key, text in facts.items()
     ):
         raise JoinError("the master has sent damaged ssconf values")
-    undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
-    digest = local.write_credentials(here, local.Credentials(**given), name)
+    undo.add(f"files in {here.data_dir}", partial(node_state.remove_state, here))
+    digest = node_state.write_credentials(here, node_state.Credentials(**given), name)
     ssconf.write_local(facts, here)
-    local.make_file_directory(facts, here)
-    for daemon in (local.NODED, local.CONFD):
-        undo.add(daemon, partial(local.daemon_util, "stop", daemon))
-        local.daemon_util("start", daemon)
+    node_state.make_file_directory(facts, here)
+    for daemon in (node_state.NODED, node_state.CONFD):
+        undo.add(daemon, partial(node_state.daemon_util, "stop", daemon))
+        node_state.daemon_util("start", daemon)
     return digest

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.bootstrap import local, remote, renewal
+from ganeti.bootstrap import node_state, remote, renewal
 from ganeti.config import ssconf
 from ganeti.constants import rpc as rpc_const
 from ganeti.platform import hosts, machine, paths
@@ -139,25 +139,29 @@ def _set_up(
             errors.ECODE_NOENT,
         )
     there = paths.Paths(root)
-    shared = local.read_credentials(paths.current())
+    shared = node_state.read_credentials(paths.current())
     env = machine.current().neighbour_environment(host.name)
-    if local.cluster_traces(there) and force_join and local.read_credentials(there) != shared:
-        local.leave_other_cluster(there, env=env)
-    if local.cluster_traces(there):
-        if local.read_credentials(there) != shared:
+    if (
+        node_state.cluster_traces(there)
+        and force_join
+        and node_state.read_credentials(there) != shared
+    ):
+        node_state.leave_other_cluster(there, env=env)
+    if node_state.cluster_traces(there):
+        if node_state.read_credentials(there) != shared:
             raise errors.OpPrereqError(
                 f"node {host.name} has credentials of another cluster. Remove it from that cluster"
                 " first, or use --force-join.",
                 errors.ECODE_STATE,
             )
     else:
-        undo.add(f"files in {there.data_dir}", partial(local.remove_state, there))
-        local.write_credentials(there, shared, host.name)
-        ssconf.write_local(local.read_ssconf(paths.current()), there)
-    for daemon in (local.NODED, local.CONFD):
-        if local.running_daemon(there, daemon) is None:
+        undo.add(f"files in {there.data_dir}", partial(node_state.remove_state, there))
+        node_state.write_credentials(there, shared, host.name)
+        ssconf.write_local(node_state.read_ssconf(paths.current()), there)
+    for daemon in (node_state.NODED, node_state.CONFD):
+        if node_state.running_daemon(there, daemon) is None:
             undo.add(
-                f"{daemon} of {host.name}", partial(local.daemon_util, "stop", daemon, env=env)
+                f"{daemon} of {host.name}", partial(node_state.daemon_util, "stop", daemon, env=env)
             )
-            local.daemon_util("start", daemon, env=env)
+            node_state.daemon_util("start", daemon, env=env)
     return x509.digest_file(there.noded_client_cert_file)

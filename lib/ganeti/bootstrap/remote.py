@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.platform import hosts, paths
 from ganeti.utils import fs, process, ssh, x509
@@ -123,8 +123,8 @@ def accepted_keys(host: hosts.Hostname, access: SshAccess, here: paths.Paths) ->
 
 def credentials_message(host: hosts.Hostname, here: paths.Paths) -> str:
     """Return the input of the program on the machine, as JSON; it contains secrets."""
-    shared = local.read_credentials(here)
-    facts = local.read_ssconf(here)
+    shared = node_state.read_credentials(here)
+    facts = node_state.read_ssconf(here)
     return json.dumps(
         {
             CLUSTER_NAME: facts[ssconf_const.CLUSTER_NAME].strip(),

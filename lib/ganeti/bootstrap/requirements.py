@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors, hypervisor
 from ganeti.backend.node.info import missing_bridges
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.constants import disk, net
 from ganeti.objects import disk_templates
 from ganeti.platform import hosts, machine, paths
@@ -73,13 +73,13 @@ def check_no_cluster(here: paths.Paths) -> None:
 
     :raises OpPrereqError: there is a file or a daemon of a cluster; names it.
     """
-    found = local.cluster_traces(here)
+    found = node_state.cluster_traces(here)
     if found:
         raise errors.OpPrereqError(
             f"this machine already belongs to a cluster: {found[0]} exists", errors.ECODE_STATE
         )
-    for daemon in (local.NODED, local.MASTER):
-        pid = local.running_daemon(here, daemon)
+    for daemon in (node_state.NODED, node_state.MASTER):
+        pid = node_state.running_daemon(here, daemon)
         if pid is not None:
             raise errors.OpPrereqError(
                 f"{daemon} already runs on this machine as process {pid}", errors.ECODE_STATE

@@ -192,7 +192,7 @@ class WitnessCheck(Protocol):
 
 
 class LeftWork(Protocol):
-    """Keeps locks as long as nodes work for ended jobs (:mod:`ganeti.master.left_work`)."""
+    """Keeps locks as long as nodes work for ended jobs (:mod:`ganeti.master.orphaned_work`)."""
 
     def hand_over(
         self,

@@ -251,8 +251,8 @@ class InstanceChanges(Change):
         self.mark_outdated(uuid, node_uuid)
         return True
 
-    def let_go_on(self, uuid: str, node_uuid: str) -> bool:
-        """Record that a writable disk goes on without its peer, whose replica misses writes then.
+    def resume_disk(self, uuid: str, node_uuid: str) -> bool:
+        """Record that the I/O of a disk is resumed without its peer, which misses writes then.
 
         :returns: False when it may not, because its node is marked offline, or its own replica is
             the one which misses writes; then nothing is changed.

@@ -18,7 +18,7 @@ In a job process:
 :mod:`.node_calls`  node calls, under the epoch of the present master daemon of this node
 :mod:`.process`     executes the opcodes of one job
 :mod:`.fork_server` the process which makes job processes
-:mod:`.waiting`     the same process before it has anything to do
+:mod:`.idle_fork_server`     the same process before it has anything to do
 =================== ==============================================================================
 
 In the master daemon:

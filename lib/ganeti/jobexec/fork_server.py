@@ -1,9 +1,9 @@
 """The fork server: the process which makes job processes.
 
 The master daemon makes it at its start, before its first thread, because a copy of a process with
-threads may find a lock held for ever (:mod:`.waiting`). With the first request it loads all modules
-and a state of the configuration, which its copies share until they change it. It has no threads,
-holds no lock, and makes no calls. It ends with the master daemon; the job processes go on.
+threads may find a lock held for ever (:mod:`.idle_fork_server`). With the first request it loads
+all modules and a state of the configuration, which its copies share until they change it. It has no
+threads, holds no lock, and makes no calls. It ends with the master daemon; the job processes go on.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ def has_ended(pidfd: int, timeout_s: float = 0.0) -> bool:
 class Forker:
     """Makes job processes through the fork server. Thread-safe.
 
-    :param sock: the connection to the fork server, from :func:`ganeti.jobexec.waiting.start`.
+    :param sock: the connection to the fork server, from
+        :func:`ganeti.jobexec.idle_fork_server.start`.
     """
 
     def __init__(self, sock: socket.socket) -> None:

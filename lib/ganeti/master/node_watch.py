@@ -1,9 +1,9 @@
 """Notices nodes which are gone, and submits the automatic failover of their instances.
 
 A thread of the master daemon asks all nodes every few seconds which of their disks wait for their
-peers; any answer shows that a node is there. It decides nothing about instances: it lets disks go
-on which wait (:mod:`.waiting_disks`), it records what nodes promise about their hardware watchdogs
-(:mod:`.watchdogs`), and for a node which is gone it submits
+peers; any answer shows that a node is there. It decides nothing about instances: it resumes
+suspended I/O of disks (:mod:`.suspended_disks`), it records what nodes promise about their hardware
+watchdogs (:mod:`.watchdog_records`), and for a node which is gone it submits
 ``OP_NODE_AUTO_FAILOVER``, which checks again, fences the node and goes on. While the parameter
 ``auto_instance_failover`` of the cluster is off and no disk may wait, nobody is asked.
 
@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 from ganeti import errors
 from ganeti.config import Config
 from ganeti.constants import job as job_c
-from ganeti.master import waiting_disks, watchdogs
+from ganeti.master import suspended_disks, watchdog_records
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.node import OpNodeAutoFailover
 from ganeti.rpc import RpcRunner
@@ -174,11 +174,11 @@ class NodeWatch:
         """
         begin = self._monotonic()
         # A node which did not answer the last question would only delay this one.
-        watchdogs.look(self._config, self._rpc, {*self._at_work(), *self._unheard})
+        watchdog_records.look(self._config, self._rpc, {*self._at_work(), *self._unheard})
         unresponsive, self._unheard = self._unheard, frozenset()
         data = self._config.snapshot()
         limit_s = data.cluster.auto_instance_failover
-        if not limit_s and not waiting_disks.are_expected(data):
+        if not limit_s and not suspended_disks.are_expected(data):
             return ROUND_S
         online = [node.uuid for node in data.nodes.values() if not node.offline]
         heard = self._ask(_QUESTION, [uuid for uuid in online if uuid not in unresponsive])
@@ -200,11 +200,14 @@ class NodeWatch:
         return self._outages.pause_s(limit_s, now - begin)
 
     def _ask(self, question: Call, nodes: Sequence[str]) -> list[str]:
-        """Ask nodes, and let disks go on which wait; returns those which show a sign of life."""
+        """Ask nodes, and resume suspended I/O of their disks.
+
+        :returns: UUIDs of the nodes which show a sign of life.
+        """
         if not nodes:
             return []
         answers = self._rpc.call_many(question, nodes)
-        self._let_go_on(answers)
+        self._resume_io(answers)
         return [uuid for uuid, answer in answers.items() if not is_gone(answer.failure)]
 
     def _at_work(self) -> Collection[str]:
@@ -214,11 +217,11 @@ class NodeWatch:
         }
         return self._jobs
 
-    def _let_go_on(self, answers: Mapping[str, Result]) -> None:
+    def _resume_io(self, answers: Mapping[str, Result]) -> None:
         for uuid, answer in answers.items():
             if answer.failure is None and answer.data:
                 try:
-                    waiting_disks.let_go_on(self._config, self._rpc, uuid, answer.data)
+                    suspended_disks.resume(self._config, self._rpc, uuid, answer.data)
                 except errors.GenericError as err:
                     _log.error("disks of node %s wait for their peers: %s", answer.node_name, err)
 

@@ -4,7 +4,7 @@ The program ``cluster-merge`` runs on the master of the cluster that stays.
 
 - :mod:`~ganeti.merge.conflicts` compares two configurations: what forbids a merge, what differs,
 - :mod:`~ganeti.merge.combine` makes one configuration of two,
-- :mod:`~ganeti.merge.other` reaches the nodes of the other cluster and runs commands there,
+- :mod:`~ganeti.merge.other_cluster` reaches the nodes of the other cluster and runs commands there,
 - :mod:`~ganeti.merge.record` keeps what has begun, for the run after one which was killed,
 - :mod:`~ganeti.merge.steps` has the order of the steps, and takes them back after an error,
 - :mod:`~ganeti.merge.command` is the program.

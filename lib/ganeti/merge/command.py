@@ -9,7 +9,7 @@ from functools import partial
 
 from ganeti import errors
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
-from ganeti.merge import conflicts, other, steps
+from ganeti.merge import conflicts, other_cluster, steps
 from ganeti.merge.record import Record, record_file
 from ganeti.platform import paths
 from ganeti.tools import config_files
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # A command keeps the lock when this program is killed: the next run waits for it.
             keep = (lock.fileno(),)
             for name in _resumed(data_dir, options.clusters, keep, dry_run=options.dry_run):
-                cluster = other.find(name, keep, options.ssh_port)
+                cluster = other_cluster.find(name, keep, options.ssh_port)
                 _merge(cluster, choices, keep, asked=name).execute()
     except (errors.GenericError, OSError) as err:
         print(f"{PROGRAM}: {err}", file=sys.stderr)
@@ -129,7 +129,7 @@ def _acquire(lock: filelock.FileLock) -> None:
 
 
 def _merge(
-    cluster: other.OtherCluster,
+    cluster: other_cluster.OtherCluster,
     choices: steps.Choices,
     keep_fds: Sequence[int],
     *,
@@ -169,7 +169,7 @@ def _resumed(
         )
         return ()
     interrupted = _merge(
-        other.recorded(record, keep_fds),
+        other_cluster.recorded(record, keep_fds),
         steps.Choices(**record.choices),
         keep_fds,
         record=record,

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from ganeti import errors
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.constants import instance as instance_c
 from ganeti.merge import conflicts
 from ganeti.merge.combine import Merged, combine, ssh_port
-from ganeti.merge.other import LoginError, OtherCluster, parse_config
+from ganeti.merge.other_cluster import LoginError, OtherCluster, parse_config
 from ganeti.merge.record import Guest, Record, record_file
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import paths
@@ -415,7 +415,7 @@ class Merge:
         self._note(merged=True)
         no_voting = _needs_no_voting(self._own_config(), self._before())
         words = ("--no-voting", "--yes-do-it") if no_voting else ()
-        self._daemon_util("start", local.MASTER, *words)
+        self._daemon_util("start", node_state.MASTER, *words)
 
     def add_nodes(self) -> None:
         """Add the nodes of the other cluster; one that fails is left to the administrator."""
@@ -442,7 +442,7 @@ class Merge:
         """Let all nodes know the merged cluster."""
         if _needs_no_voting(self._own_config(), self._before()) and not self._todo:
             # With the nodes of both clusters it is elected in the usual way.
-            self._daemon_util("restart", local.MASTER)
+            self._daemon_util("restart", node_state.MASTER)
             self._wait_for_master()
         self._daemon_util("start-master")
         self._try("gnt-cluster", "redist-conf")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ganeti.config import ssconf
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
-from ganeti.jobexec import waiting
+from ganeti.jobexec import idle_fork_server
 from ganeti.platform import paths
 from ganeti.server import daemon
 from ganeti.server.mastership import NAME, OVERRIDE_WARNING, check_master
@@ -79,7 +79,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     """Load the master daemon and let it take its role (:func:`ganeti.server.mastering.prepare`)."""
     # No thread runs yet, no lock is held, and little is loaded.
     memory.use_one_heap()
-    fork_server = waiting.start(daemon.become_helper, forbid_programs)
+    fork_server = idle_fork_server.start(daemon.become_helper, forbid_programs)
     from ganeti.server import mastering  # 250 modules, which a node that is not the master spares
 
     return mastering.prepare(options, fork_server)

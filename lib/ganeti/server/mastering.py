@@ -42,11 +42,11 @@ from ganeti.master import queries, startup
 from ganeti.master.audit import JobLog
 from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.fence import Fence, FencedQueueStore
-from ganeti.master.key_keeper import KeyKeeper
-from ganeti.master.left_work import WorkKeeper
+from ganeti.master.key_learning import KeyLearning
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.master.node_watch import NodeWatch
+from ganeti.master.orphaned_work import WorkKeeper
 from ganeti.master.witness import MasterWitness
 from ganeti.objects import Cluster, ConfigData
 from ganeti.platform import machine, paths, users
@@ -76,7 +76,7 @@ class MasterDaemon(NamedTuple):
     server: LuxiServer
     fence: Fence
     job_log: JobLog
-    keeper: KeyKeeper
+    keeper: KeyLearning
     node_watch: NodeWatch
     witness: MasterWitness
 
@@ -131,7 +131,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     config.use_witness(witness.record_config)
     _settle_alone(config, override=won.override)
     startup.expect_lagging(config, won)
-    keeper = KeyKeeper(config, runner)
+    keeper = KeyLearning(config, runner)
     keeper.adopt_own(voters)
     locks = LockManager(startup.lock_keys(config.snapshot()))
     left_work = WorkKeeper(config, locks, runner, won.epoch, won.promises)

@@ -23,8 +23,8 @@ from ganeti.constants import ssconf as ssconf_c
 from ganeti.platform import machine, paths, watchdog_files
 from ganeti.server import daemon
 from ganeti.utils import fs
-from ganeti.watchdogd import keeper
-from ganeti.watchdogd.asking import Asking
+from ganeti.watchdogd import feeder
+from ganeti.watchdogd.candidate_poll import CandidatePoll
 from ganeti.watchdogd.device import Device
 
 NAME = watchdog_files.DAEMON
@@ -48,7 +48,7 @@ def check(options: argparse.Namespace) -> None:
     daemon.require_member(paths.current().hmac_key)
 
 
-def read_facts() -> keeper.Facts:
+def read_facts() -> feeder.Facts:
     """Read the files of this node.
 
     :raises ConfigurationError: a file is missing, or cannot be read.
@@ -62,35 +62,35 @@ def read_facts() -> keeper.Facts:
     except OSError as err:
         raise errors.ConfigurationError(f"cannot read {err.filename}: {err.strerror}") from err
     candidates = tuple(store.get(ssconf_c.MASTER_CANDIDATES_IPS).split())
-    return keeper.Facts(timeout_s, candidates, key)
+    return feeder.Facts(timeout_s, candidates, key)
 
 
 def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def prepare(options: argparse.Namespace) -> tuple[keeper.Keeper, Asking]:
+def prepare(options: argparse.Namespace) -> tuple[feeder.Feeder, CandidatePoll]:
     """Read the promise which is kept.
 
     :raises ConfigurationError: it is damaged.
     """
-    asking = Asking(machine.current().hostname(), default_port())
-    return keeper.Keeper(asking, partial(Device.open, options.device), read_facts, _now), asking
+    poll = CandidatePoll(machine.current().hostname(), default_port())
+    return feeder.Feeder(poll, partial(Device.open, options.device), read_facts, _now), poll
 
 
 def run(
     options: argparse.Namespace,
-    prepared: tuple[keeper.Keeper, Asking],
+    prepared: tuple[feeder.Feeder, CandidatePoll],
     signals: daemon.Signals,
 ) -> int | None:
     """Keep the promise until a signal says to stop, and the master has released this node."""
-    guard, asking = prepared
+    guard, poll = prepared
     while True:
         guard.look()
         if guard.is_done():
             return None
-        watched = [signals.fileno(), *asking.descriptors()]
-        readable, _, _ = select.select(watched, [], [], keeper.LOOK_S)
+        watched = [signals.fileno(), *poll.descriptors()]
+        readable, _, _ = select.select(watched, [], [], feeder.POLL_S)
         if signals.fileno() in readable and any(
             number in daemon.STOP_SIGNALS for number in signals.take()
         ):

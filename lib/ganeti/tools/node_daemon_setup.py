@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ganeti import errors, ht
-from ganeti.bootstrap import local, remote
+from ganeti.bootstrap import node_state, remote
 from ganeti.config import ssconf
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, paths
@@ -25,7 +25,7 @@ from ganeti.utils import x509
 from ganeti.utils.undo import UndoStack
 from ganeti.wire import json
 
-_DAEMONS = (local.NODED, local.CONFD)
+_DAEMONS = (node_state.NODED, node_state.CONFD)
 
 _SHAPES: dict[str, ht.Type] = {
     remote.CLUSTER_NAME: ht.NonEmptyString,
@@ -107,7 +107,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
     :returns: the digest of the new client certificate.
     :raises OpExecError: a daemon does not start; all files were removed again.
     """
-    shared = local.Credentials(
+    shared = node_state.Credentials(
         *(
             str(credentials[key])
             for key in (remote.CERTIFICATE, remote.RAPI, remote.HMAC, remote.DOMAIN_SECRET)
@@ -116,16 +116,16 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
     facts = credentials[remote.SSCONF]
     assert isinstance(facts, dict)
     with UndoStack() as undo:
-        if not local.cluster_traces(here):
-            undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
-        digest = local.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
+        if not node_state.cluster_traces(here):
+            undo.add(f"files in {here.data_dir}", partial(node_state.remove_state, here))
+        digest = node_state.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
         ssconf.write_local(facts, here)
-        local.make_file_directory(facts, here)
+        node_state.make_file_directory(facts, here)
         for daemon in _DAEMONS if credentials[remote.START] else ():
             # A running daemon may still use other certificates.
-            local.daemon_util("stop", daemon)
-            undo.add(daemon, partial(local.daemon_util, "stop", daemon))
-            local.daemon_util("start", daemon)
+            node_state.daemon_util("stop", daemon)
+            undo.add(daemon, partial(node_state.daemon_util, "stop", daemon))
+            node_state.daemon_util("start", daemon)
         undo.commit()
     return digest
 
@@ -135,7 +135,7 @@ def take_back(here: paths.Paths) -> None:
 
     :raises OpPrereqError: the master daemon runs here.
     """
-    local.leave_other_cluster(here)
+    node_state.leave_other_cluster(here)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         credentials = parse(sys.stdin.read())
         foreign = check_machine(credentials, here, force_join=options.force_join)
         if foreign and not options.dry_run:
-            local.leave_other_cluster(here)
+            node_state.leave_other_cluster(here)
         if not options.dry_run:
             print(f"{remote.PRINTED} {set_up(credentials, here)}")
     except (errors.GenericError, OSError) as err:

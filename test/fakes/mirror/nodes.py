@@ -140,9 +140,9 @@ def install(monkeypatch: Any) -> None:
     monkeypatch.setattr(status, "minors", Replica.kernel_minors)
     monkeypatch.setattr(status, "usermode_helper", lambda: disk_c.DRBD_NEUTRAL_HELPER)
     from ganeti.backend.storage import drbd
-    from ganeti.cmdlib.ops.disks import together
+    from ganeti.cmdlib.ops.disks import suspended_io
 
-    for module in (device, drbd, together):
+    for module in (device, drbd, suspended_io):
         monkeypatch.setattr(module, "retry", types.SimpleNamespace(until=_until, Again=retry.Again))
     for function in _sleepers():
         for name in ("__defaults__", "__kwdefaults__"):

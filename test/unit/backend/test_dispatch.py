@@ -186,7 +186,7 @@ ONLY_ASKS = {
 }  # fmt: skip
 #: Calls which change what belongs to no instance, or which end the work of others, or let it go on.
 OF_NO_INSTANCE = {
-    "console_log_remove", "drbd_go_on_alone", "export_remove", "impexp_abort", "impexp_cleanup",
+    "console_log_remove", "drbd_resume_io", "export_remove", "impexp_abort", "impexp_cleanup",
     "instance_metadata_modify",
     "storage_execute", "storage_modify", "x509_cert_create", "x509_cert_remove",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ganeti import bootstrap, errors, hypervisor
-from ganeti.bootstrap import detection, local
+from ganeti.bootstrap import detection, node_state
 from ganeti.bootstrap.requirements import Findings
 from ganeti.platform import machine, paths
 from ganeti.utils import process
@@ -207,7 +207,7 @@ def test_the_directory_of_file_storage_is_made_and_the_failure_undone(
         if fails and words == ("start", "ganeti-masterd"):
             raise errors.OpExecError("the port is in use")
 
-    monkeypatch.setattr(local, "daemon_util", daemon_util)
+    monkeypatch.setattr(node_state, "daemon_util", daemon_util)
     here = paths.current()
     directory = Path(here.to_local(paths.DEFAULT_FILE_STORAGE_DIR))
     listing = Path(here.file_storage_paths_file)

@@ -19,7 +19,7 @@ import pytest
 
 from fakes.config import cluster_of, uuid_of
 from ganeti import errors
-from ganeti.bootstrap import failover, local
+from ganeti.bootstrap import failover, node_state
 from ganeti.config.members import members_of
 from ganeti.config.sending import CONFIG, DistributionFailure
 from ganeti.objects import MasterVote, codec
@@ -285,7 +285,7 @@ def test_such_machines_are_no_majority(here: paths.Paths, nodes: Nodes) -> None:
 
 
 def test_this_node_may_have_the_key_in_its_own_files(here: paths.Paths, nodes: Nodes) -> None:
-    local.write_credentials(here, local.new_credentials(), ME)
+    node_state.write_credentials(here, node_state.new_credentials(), ME)
     own = x509.key_pin(x509.read_pem(here.noded_client_cert_file))
     nodes.keys[ME] = own
     run()
@@ -463,7 +463,7 @@ def test_a_stranger_in_its_own_configuration(
 
 
 def test_where_the_master_daemon_runs(here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "running_daemon", lambda where, name: 42)
+    monkeypatch.setattr(node_state, "running_daemon", lambda where, name: 42)
     with pytest.raises(errors.OpPrereqError, match="runs on this node"):
         failover.survey()
 

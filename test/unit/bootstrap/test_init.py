@@ -11,7 +11,7 @@ import pytest
 
 from ganeti import bootstrap, errors, hypervisor
 from ganeti.backend.node import openvswitch
-from ganeti.bootstrap import init, local, node, requirements
+from ganeti.bootstrap import init, node, node_state, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.http import client
@@ -63,7 +63,7 @@ class Daemons:
 @pytest.fixture
 def daemons(monkeypatch: pytest.MonkeyPatch) -> Daemons:
     fake = Daemons()
-    monkeypatch.setattr(local, "daemon_util", fake)
+    monkeypatch.setattr(node_state, "daemon_util", fake)
     return fake
 
 
@@ -94,7 +94,7 @@ def test_init(vc: Path, daemons: Daemons) -> None:
     assert store.master_candidates() == ["node1.example.com"]
     assert store.candidate_certs() == data.cluster.candidate_certs
     assert Path(here.queue_serial_file).read_text() == "0\n"
-    for secret in local.credential_files(here):
+    for secret in node_state.credential_files(here):
         assert os.stat(secret).st_mode & 0o007 == 0, secret
     assert os.stat(here.cluster_conf_file).st_mode & 0o777 == 0o640
     assert daemons.calls == [
@@ -442,7 +442,7 @@ def test_what_the_watcher_remembers_is_removed(tmp_path: Path) -> None:
     ):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text("")
-    local.remove_state(here)
+    node_state.remove_state(here)
     assert [str(path) for path in Path(here.data_dir).iterdir()] == [str(kept)]
 
 
@@ -469,7 +469,7 @@ def test_an_error_while_undoing_does_not_hide_the_first(
         raise OSError("read-only file system")
 
     daemons.fails = "start ganeti-masterd"
-    monkeypatch.setattr(local, "remove_state", cannot)
+    monkeypatch.setattr(node_state, "remove_state", cannot)
     with pytest.raises(errors.OpExecError) as caught:
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
     text = str(caught.value)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.bootstrap import join, local
+from ganeti.bootstrap import join, node_state
 from ganeti.bootstrap import join_protocol as protocol
 from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
@@ -267,8 +267,8 @@ class Lab:
         self.master = paths.Paths(str(top / "node1.example.com"))
         self.machine = paths.Paths(str(top / NODE))
         Path(self.machine.data_dir).mkdir(parents=True)
-        self.shared = local.new_credentials()
-        local.write_credentials(self.master, self.shared, "node1.example.com")
+        self.shared = node_state.new_credentials()
+        node_state.write_credentials(self.master, self.shared, "node1.example.com")
         ssconf.write_local({"cluster_name": "cluster.example.com\n"}, self.master)
         self.daemons: list[tuple[str, ...]] = []
         self.fail = ""
@@ -326,13 +326,13 @@ class Lab:
 
     @property
     def traces(self) -> list[str]:
-        return local.cluster_traces(self.machine)
+        return node_state.cluster_traces(self.machine)
 
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab(tmp_path)
-    monkeypatch.setattr(local, "daemon_util", made.daemon_util)
+    monkeypatch.setattr(node_state, "daemon_util", made.daemon_util)
     monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
     monkeypatch.setenv(paths.ENV_ROOT, made.machine.root)
     return made
@@ -343,7 +343,7 @@ def test_a_machine_joins(lab: Lab) -> None:
         acting = lab.take_in(came)
         lab.join(offer.token)
         acting.join()
-    assert local.read_credentials(lab.machine) == lab.shared
+    assert node_state.read_credentials(lab.machine) == lab.shared
     assert came[0].certificate == x509.digest_file(lab.machine.noded_client_cert_file)
     assert came[0].certificate != x509.digest_file(lab.master.noded_client_cert_file)
     assert ssconf.SimpleStore(lab.machine).cluster_name() == "cluster.example.com"
@@ -548,7 +548,7 @@ def test_a_node_in_the_middle_can_only_pass_messages_on(lab: Lab) -> None:
         acting = lab.take_in(came)
         lab.join(between.token)
         acting.join()
-    assert local.read_credentials(lab.machine) == lab.shared
+    assert node_state.read_credentials(lab.machine) == lab.shared
 
 
 @pytest.mark.parametrize(
@@ -617,7 +617,7 @@ def test_peers_which_only_hold_connections_do_not_keep_the_machine_out(lab: Lab)
         acting = lab.take_in(came)
         lab.join(offer.token)
         acting.join()
-    assert local.read_credentials(lab.machine) == lab.shared
+    assert node_state.read_credentials(lab.machine) == lab.shared
 
 
 def test_the_address_with_the_most_connections_makes_way(lab: Lab) -> None:
@@ -663,9 +663,12 @@ def test_which_machine_may_use_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> 
     [
         {"credentials": {}, "ssconf": {}},
         {"credentials": "x", "ssconf": {}},
-        {"credentials": dict.fromkeys(local.Credentials._fields, 1), "ssconf": {}},
-        {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": {"../x": "y"}},
-        {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": []},
+        {"credentials": dict.fromkeys(node_state.Credentials._fields, 1), "ssconf": {}},
+        {
+            "credentials": dict.fromkeys(node_state.Credentials._fields, "x"),
+            "ssconf": {"../x": "y"},
+        },
+        {"credentials": dict.fromkeys(node_state.Credentials._fields, "x"), "ssconf": []},
     ],
 )
 def test_damaged_credentials(lab: Lab, message: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.bootstrap import local, remote
+from ganeti.bootstrap import node_state, remote
 from ganeti.config import ssconf
 from ganeti.platform import hosts, paths
 from ganeti.tools import node_daemon_setup
@@ -35,7 +35,7 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("
 @pytest.fixture
 def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Paths]:
     here = paths.Paths(str(tmp_path / "node1.example.com"))
-    local.write_credentials(here, local.new_credentials(), "node1.example.com")
+    node_state.write_credentials(here, node_state.new_credentials(), "node1.example.com")
     ssconf.write_local({"cluster_name": "cluster.example.com\n"}, here)
     for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
         monkeypatch.delenv(name, raising=False)
@@ -98,7 +98,7 @@ class Server:
     def running(self) -> list[str]:
         return [
             name
-            for name in (local.NODED, local.CONFD)
+            for name in (node_state.NODED, node_state.CONFD)
             if filelock.is_locked(self.machine.pid_file(name))
         ]
 
@@ -112,7 +112,7 @@ class Server:
             paths.ENV_VCLUSTER: str(self.top),
         }
         for name in self.running():
-            local.daemon_util("stop", name, env=env)
+            node_state.daemon_util("stop", name, env=env)
 
 
 @pytest.fixture
@@ -139,25 +139,25 @@ def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Path
         made = remote.set_up(server.host, server.access(confirm), undo)
         # So the master knows which machine it has to be, before it asks it anything.
         assert made == x509.digest_file(server.machine.noded_client_cert_file)
-        assert server.running() == [local.NODED, local.CONFD]
-        assert local.read_credentials(server.machine) == local.read_credentials(master)
+        assert server.running() == [node_state.NODED, node_state.CONFD]
+        assert node_state.read_credentials(server.machine) == node_state.read_credentials(master)
         assert ssconf.SimpleStore(server.machine).cluster_name() == "cluster.example.com"
         raise RuntimeError("the job failed")
     assert len(asked) == 1 and server.fingerprint in asked[0] and NODE in asked[0]
     assert server.running() == []
-    assert local.cluster_traces(server.machine) == []
+    assert node_state.cluster_traces(server.machine) == []
     # The key is known now.
     with UndoStack() as undo:
         remote.set_up(server.host, server.access(lambda question: False), undo)
         undo.commit()
-    assert server.running() == [local.NODED, local.CONFD]
+    assert server.running() == [node_state.NODED, node_state.CONFD]
 
 
 @pytest.mark.programs
 def test_a_key_that_is_not_accepted(server: Server, master: paths.Paths) -> None:
     with pytest.raises(errors.OpPrereqError, match="was not accepted"), UndoStack() as undo:
         remote.set_up(server.host, server.access(lambda question: False), undo)
-    assert local.cluster_traces(server.machine) == []
+    assert node_state.cluster_traces(server.machine) == []
     assert not Path(master.known_hosts_file).exists()
     # Unless nobody wants to be asked.
     keys = remote.accepted_keys(
@@ -176,7 +176,7 @@ def test_a_login_that_is_refused(server: Server, master: paths.Paths) -> None:
     ):
         remote.set_up(server.host, server.access(identity=server.host_key), undo)
     assert "Permission denied" in str(caught.value)
-    assert local.cluster_traces(server.machine) == []
+    assert node_state.cluster_traces(server.machine) == []
 
 
 @pytest.mark.programs
@@ -188,12 +188,12 @@ def test_another_key_than_before(server: Server, master: paths.Paths) -> None:
         UndoStack() as undo,
     ):
         remote.set_up(server.host, server.access(check_key=False), undo)
-    assert local.cluster_traces(server.machine) == []
+    assert node_state.cluster_traces(server.machine) == []
 
 
 @pytest.mark.programs
 def test_a_machine_of_another_cluster(server: Server, master: paths.Paths) -> None:
-    local.write_credentials(server.machine, local.new_credentials(), NODE)
+    node_state.write_credentials(server.machine, node_state.new_credentials(), NODE)
     with (
         pytest.raises(errors.OpExecError, match="belongs to another cluster"),
         UndoStack() as undo,
@@ -256,7 +256,7 @@ def test_a_dry_run_changes_nothing(
     with paths.override(there):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         assert node_daemon_setup.main(["--dry-run"]) == 0
-        assert local.cluster_traces(there) == []
+        assert node_state.cluster_traces(there) == []
         monkeypatch.setenv(paths.ENV_HOSTNAME, "node3.example.com")
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         assert node_daemon_setup.main([]) == 1
@@ -271,8 +271,8 @@ def test_the_default_directory_of_disk_files_is_made(
     tmp_path: Path, directory: str, made: bool
 ) -> None:
     there = paths.Paths(str(tmp_path / NODE))
-    local.make_file_directory({"file_storage_dir": f"{directory}\n"}, there)
-    local.make_file_directory({"file_storage_dir": f"{directory}\n"}, there)
+    node_state.make_file_directory({"file_storage_dir": f"{directory}\n"}, there)
+    node_state.make_file_directory({"file_storage_dir": f"{directory}\n"}, there)
     assert Path(there.to_local(paths.DEFAULT_FILE_STORAGE_DIR)).is_dir() is made
     assert not Path(there.to_local("/srv/disks")).exists()
 
@@ -281,15 +281,15 @@ def test_a_daemon_that_does_not_start(
     master: paths.Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def daemon_util(*words: str, **_: Any) -> None:
-        if words == ("start", local.NODED):
+        if words == ("start", node_state.NODED):
             raise errors.OpExecError("port 1811 is taken")
 
-    monkeypatch.setattr(local, "daemon_util", daemon_util)
+    monkeypatch.setattr(node_state, "daemon_util", daemon_util)
     told = node_daemon_setup.parse(remote.credentials_message(HOST, master))
     there = paths.Paths(str(tmp_path / NODE))
     with pytest.raises(errors.OpExecError, match="port 1811 is taken"):
         node_daemon_setup.set_up(told, there)
-    assert local.cluster_traces(there) == []
+    assert node_state.cluster_traces(there) == []
 
 
 def test_what_the_program_prints(
@@ -298,7 +298,7 @@ def test_what_the_program_prints(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(local, "daemon_util", lambda *words, **_: None)
+    monkeypatch.setattr(node_state, "daemon_util", lambda *words, **_: None)
     monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
     monkeypatch.setattr(sys, "stdin", io.StringIO(remote.credentials_message(HOST, master)))
     there = paths.Paths(str(tmp_path / NODE))

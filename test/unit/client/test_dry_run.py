@@ -15,7 +15,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import client, errors
-from ganeti.bootstrap import local, renewal
+from ganeti.bootstrap import node_state, renewal
 from ganeti.cli import terminal
 from ganeti.cli.command import Command, Program
 from ganeti.platform import paths
@@ -200,7 +200,7 @@ def test_an_emergency_is_only_announced(gnt: Gnt, master: FakeMaster) -> None:
 
 
 def test_no_key_is_made(gnt: Gnt, master: FakeMaster, here: paths.Paths) -> None:
-    local.write_credentials(here, local.new_credentials(), "node1.example.com")
+    node_state.write_credentials(here, node_state.new_credentials(), "node1.example.com")
     done = gnt("cluster renew-crypto --dry-run --new-cluster-certificate --new-confd-hmac-key")
     assert done == (0, "New content would be prepared for server.pem, hmac.key.\n", "")
     sent = master.opcode()

@@ -19,7 +19,7 @@ from typing import Any
 
 from ganeti import cmdlib
 from ganeti.constants import job as job_const
-from ganeti.jobexec import process, waiting
+from ganeti.jobexec import idle_fork_server, process
 from ganeti.jobexec.executor import ProcessExecutor
 from ganeti.jobexec.forker import Forker
 from ganeti.jobexec.place import JobPlace
@@ -150,7 +150,7 @@ class Lab:
             process.surroundings = lambda _paths: self.here
             os.write(writing, str(os.getpid()).encode())
 
-        made = Forker(waiting.start(lambda: None, begin))
+        made = Forker(idle_fork_server.start(lambda: None, begin))
         made.prepare()
         os.close(writing)
         self.servers.append(int(os.read(reading, 32)))

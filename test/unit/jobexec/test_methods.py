@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 import pytest
+from ganeti.master.left_work import WorkKeeper
 
 from fakes.config import instance_of
 from ganeti import errors
@@ -17,7 +18,6 @@ from ganeti.jobexec.methods import METHODS, SERVICES, Acquired, Held, Method, Wa
 from ganeti.jobexec.requests import Requests
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import EXCLUSIVE, SHARED, Level, LockId
-from ganeti.master.left_work import WorkKeeper
 from ganeti.master.queries import QueryService
 from ganeti.master.witness import MasterWitness
 from ganeti.opcodes.test import OpTestDelay

@@ -212,5 +212,5 @@ def test_disks_which_wait_go_on_also_after_the_parameter_was_switched_off() -> N
     watched.run(1)
     (stored,) = watched.master.config.snapshot().disks.values()
     assert (stored.outdated_node, stored.never_alone) == (uuid_of("node3"), None)
-    ((node, args),) = watched.master.rpc.of("drbd_go_on_alone")
+    ((node, args),) = watched.master.rpc.of("drbd_resume_io")
     assert node == "node2.example.com" and len(args["disks"]) == 1

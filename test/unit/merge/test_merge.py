@@ -11,7 +11,7 @@ from ganeti import errors, ht
 from ganeti.config import verify
 from ganeti.constants import disk as disk_c
 from ganeti.constants import net as net_c
-from ganeti.merge import conflicts, other
+from ganeti.merge import conflicts, other_cluster
 from ganeti.merge.combine import combine
 from ganeti.objects import ConfigData, Disk, Nic, codec
 from ganeti.objects.address_pool import AddressPool, empty
@@ -271,7 +271,7 @@ def test_a_result_with_contradictions_is_refused() -> None:
 def test_parse_config() -> None:
     data = second("shop1")
     text = json.dumps(codec.to_dict(data))
-    assert other.parse_config(text, "second").cluster.cluster_name == "second.example.com"
+    assert other_cluster.parse_config(text, "second").cluster.cluster_name == "second.example.com"
     for wrong in ("", "[]", "{", '{"version": 1, "cluster": {}}'):
         with pytest.raises(errors.GenericError):
-            other.parse_config(wrong, "second")
+            other_cluster.parse_config(wrong, "second")

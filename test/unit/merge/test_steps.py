@@ -12,7 +12,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.merge import conflicts, steps
-from ganeti.merge.other import LoginError
+from ganeti.merge.other_cluster import LoginError
 from ganeti.merge.steps import Choices, Guest, Merge, MergeIncompleteError, parse_guests
 from ganeti.objects import ConfigData, codec
 from ganeti.platform import paths
@@ -61,7 +61,7 @@ class Side:
 
 
 class Other(Side):
-    """Stands for :class:`ganeti.merge.other.OtherCluster`."""
+    """Stands for :class:`ganeti.merge.other_cluster.OtherCluster`."""
 
     #: Nodes to which root cannot log in.
     closed: Sequence[str] = ()

@@ -225,7 +225,7 @@ def test_it_never_promises_to_wait_for_its_peer(kernel):
     kernel.primary = True
     assert not one.wait_for_peer()
     kernel.suspended = True
-    one.go_on_alone()
+    one.resume_io()
     assert kernel.verbs() == ["resume-io"] and not kernel.suspended
 
 

@@ -53,7 +53,7 @@ def test_going_on_alone(kernel):
     kernel.primary = kernel.waits = kernel.suspended = True
     kernel.connection = "WFConnection"
     assert calls.waiting() == [0]
-    calls.go_on_alone([mirrored()])
+    calls.resume_io([mirrored()])
     assert (kernel.waits, kernel.suspended) == (False, False)
     assert calls.waiting() == []
 
@@ -61,7 +61,7 @@ def test_going_on_alone(kernel):
 def test_an_order_to_go_on_which_comes_late(kernel):
     kernel.ours()
     kernel.primary = kernel.waits = True
-    calls.go_on_alone([mirrored()])
+    calls.resume_io([mirrored()])
     assert kernel.waits and not kernel.commands
     calls.write_alone([mirrored()])
     assert kernel.verbs() == ["disk-options"]

@@ -114,20 +114,20 @@ def write_alone(disks: Sequence[Disk]) -> None:
     :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
     """
     for one in map(_mirrored, disks):
-        one.go_on_alone()
+        one.resume_io()
 
 
-@serves(calls.DRBD_GO_ON_ALONE)
-def go_on_alone(disks: Sequence[Disk]) -> None:
-    """Let disks which wait for their peers work without them, and confirm what waits.
+@serves(calls.DRBD_RESUME_IO)
+def resume_io(disks: Sequence[Disk]) -> None:
+    """Resume the I/O of disks which is suspended because their peers are lost.
 
-    A disk which does not wait now is left alone: the order comes late.
+    A disk whose I/O is not suspended now stays as it is: the order comes late.
 
     :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
     """
     for one in map(_mirrored, disks):
         if one.sync_progress().suspended:
-            one.go_on_alone()
+            one.resume_io()
 
 
 @serves(calls.DRBD_WAITING)

@@ -8,7 +8,6 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.client.gnt_cluster import (
     audit,
-    check_disks,
     epo,
     events,
     history,
@@ -23,6 +22,7 @@ from ganeti.client.gnt_cluster import (
     search_tags,
     simulate,
     upgrade,
+    verify_disks,
     watcher,
 )
 from ganeti.constants import verify as verify_const
@@ -277,7 +277,7 @@ PROGRAM = Program(
         search_tags.SEARCH_TAGS,
         *tags.commands("cluster", None, "the cluster"),
         *on_all_nodes.COMMANDS,
-        *check_disks.COMMANDS,
+        *verify_disks.COMMANDS,
         epo.COMMAND,
         *master.COMMANDS,
         redist_conf.REDIST_CONF,

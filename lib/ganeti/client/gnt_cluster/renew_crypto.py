@@ -79,7 +79,7 @@ def new_content(values: Values) -> dict[str, str]:
 
 def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
     """Replace keys and certificates of the cluster (``renew-crypto``)."""
-    from ganeti.bootstrap import local, renewal
+    from ganeti.bootstrap import node_state, renewal
     from ganeti.opcodes.cluster import OpClusterRenewCrypto
     from ganeti.platform import paths
 
@@ -93,7 +93,11 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
         terminal.out(f"Continuing the interrupted renewal of: {', '.join(waiting)}")
     new = new_content(values)
     if not (
-        new or waiting or values.new_node_cert or values.new_ssh_keys or local.renewal_traces(here)
+        new
+        or waiting
+        or values.new_node_cert
+        or values.new_ssh_keys
+        or node_state.renewal_traces(here)
     ):
         raise errors.OpPrereqError(
             "nothing to renew. Select keys or certificates with options such as"
@@ -124,9 +128,9 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
         return failures.EXIT_CONFIRMATION
     renewal.prepare(new, here)
     jobs.run_opcode(opcode, values, client=client)
-    if renewal.RAPI in new and local.running_daemon(here, _RAPI) is not None:
-        local.daemon_util("stop", _RAPI)
-        local.daemon_util("start", _RAPI)
+    if renewal.RAPI in new and node_state.running_daemon(here, _RAPI) is not None:
+        node_state.daemon_util("stop", _RAPI)
+        node_state.daemon_util("start", _RAPI)
     terminal.out(
         "All requested certificates and keys have been replaced."
         ' Running "gnt-cluster verify" now is recommended.'

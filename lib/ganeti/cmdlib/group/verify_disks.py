@@ -16,7 +16,7 @@ from typing import Any
 
 from ganeti.cmdlib import locks
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.ops.disks import replicas, together
+from ganeti.cmdlib.ops.disks import replicas, suspended_io
 from ganeti.cmdlib.ops.verify import self_repair
 from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
@@ -130,9 +130,9 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         for instance in plan:
             if instance.primary_node in gone:
                 continue
-            together.release(self.config, self.rpc, instance)
+            suspended_io.release(self.config, self.rpc, instance)
             if not _is_left_out(self.config.node(instance.primary_node)):
-                together.protect(
+                suspended_io.protect(
                     self.config, self.rpc, instance, self.config.instance_disks(instance)
                 )
         others = {uuid: pairs for uuid, pairs in expected.others.items() if uuid not in gone}

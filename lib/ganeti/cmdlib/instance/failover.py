@@ -7,7 +7,7 @@ from typing import TypeAlias
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.migration import cleanup, failover_to_any, stopped
+from ganeti.cmdlib.ops.migration import cleanup, failover, failover_to_any
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan, plan_migration
@@ -89,7 +89,7 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
                 ignore_consistency=self.op.ignore_consistency,
             )
             return
-        stopped.fail_over(
+        failover.fail_over(
             self,
             plan,
             shutdown_timeout_s=self.op.shutdown_timeout,

@@ -9,10 +9,10 @@ from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.migration import (
     cleanup,
+    failover,
     failover_to_any,
     live,
     migrate_to_any,
-    stopped,
 )
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
@@ -115,7 +115,7 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
 
             migrate_to_any.carry_out(self, plan, plan_again, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S)
         elif plan.failover:
-            stopped.fail_over(
+            failover.fail_over(
                 self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False
             )
         else:

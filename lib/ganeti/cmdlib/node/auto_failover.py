@@ -15,7 +15,7 @@ from collections.abc import Collection
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes, why
-from ganeti.cmdlib.ops.disks import together
+from ganeti.cmdlib.ops.disks import suspended_io
 from ganeti.cmdlib.ops.node import unattended
 from ganeti.objects import Disk, FailoverReport, Instance, Node, updated
 from ganeti.objects.start_order import start_order
@@ -151,7 +151,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
         That is one change of the configuration. A change before the node is marked offline would be
         sent to it, too, and wait until the connection fails.
         """
-        found = together.complete_without(self.config, self.rpc, self._disks(node), node.uuid)
+        found = suspended_io.complete_without(self.config, self.rpc, self._disks(node), node.uuid)
         with self.config.transaction() as change:
             if change.data.nodes[node.uuid].watchdog != node.watchdog:
                 raise errors.OpExecError(

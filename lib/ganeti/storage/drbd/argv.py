@@ -221,7 +221,7 @@ class Commands(ABC):
         """
 
     def resume_requests(self) -> list[str]:
-        """Let requests go on which wait since the peer was lost."""
+        """Resume the I/O which is suspended since the peer was lost."""
         return self._plain("resume-io")
 
     def outdate(self) -> list[str]:

@@ -411,8 +411,8 @@ class DrbdDevice(BlockDevice):
     def wait_for_peer(self) -> bool:
         """Let the writable device confirm no write from now on which its peer does not have.
 
-        When the connection breaks, its requests wait until the peer is there again, or until
-        :meth:`go_on_alone`.
+        When the connection breaks, its I/O is suspended until the peer is there again, or until
+        :meth:`resume_io`.
 
         :returns: whether that holds, and both replicas were equal afterwards. It does not hold for
             DRBD 8.3, and when the usermode helper may answer that the peer is outdated.
@@ -435,8 +435,8 @@ class DrbdDevice(BlockDevice):
             and state.remote_disk == parse.UP_TO_DATE
         )
 
-    def go_on_alone(self) -> None:
-        """Let the device work without its peer, and confirm what waits.
+    def resume_io(self) -> None:
+        """Resume the I/O of the device without its peer.
 
         The master has recorded before that the replica of the peer misses writes.
         """
@@ -454,7 +454,7 @@ class DrbdDevice(BlockDevice):
             present = self._configuration()
             if present.waits_for_peer:
                 # Otherwise the kernel would refuse to open the device without its peer.
-                self.go_on_alone()
+                self.resume_io()
             if present.dual_primary:
                 # A connection with this option on one side only would not come back once it broke.
                 self._end_dual_primary()

@@ -330,11 +330,9 @@ DRBD_WRITE_ALONE = Call(
     timeout_s=TIMEOUT_URGENT_S,
     work="end of the protection of disks against writes to one replica only",
 )
-#: Let those of the DRBD disks go on which wait for their peers now. It counts as no work, because
+#: Resume the I/O of those DRBD disks whose I/O is suspended now. It does not count as work, because
 #: the work of another call may wait for such a disk.
-DRBD_GO_ON_ALONE = Call(
-    "drbd_go_on_alone", (Arg("disks", MULTI_DISKS),), timeout_s=TIMEOUT_URGENT_S
-)
+DRBD_RESUME_IO = Call("drbd_resume_io", (Arg("disks", MULTI_DISKS),), timeout_s=TIMEOUT_URGENT_S)
 #: Ask which DRBD devices wait for their peers. -> their minors; none without DRBD
 DRBD_WAITING = Call(
     "drbd_waiting", (), ResultCodec(ht.ListOf(ht.NonNegInt)), timeout_s=TIMEOUT_URGENT_S, many=True

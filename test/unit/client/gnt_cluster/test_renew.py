@@ -8,7 +8,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.bootstrap import local, renewal
+from ganeti.bootstrap import node_state, renewal
 from ganeti.platform import paths
 from ganeti.utils import x509
 
@@ -17,7 +17,7 @@ from ..conftest import Gnt
 
 @pytest.fixture(autouse=True)
 def credentials(here: paths.Paths) -> None:
-    local.write_credentials(here, local.new_credentials(), "node1.example.com")
+    node_state.write_credentials(here, node_state.new_credentials(), "node1.example.com")
 
 
 def waiting(here: paths.Paths, name: str) -> Path:
@@ -130,5 +130,5 @@ def test_no_node_joins_meanwhile(here: paths.Paths) -> None:
     Path(here.server_ca_file).write_text("x")
     with pytest.raises(errors.OpPrereqError, match="being renewed"):
         renewal.require_none_pending(here)
-    local.remove_state(here)
+    node_state.remove_state(here)
     assert not Path(here.server_ca_file).exists() and not Path(here.renewal_dir).exists()

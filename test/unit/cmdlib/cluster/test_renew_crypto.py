@@ -24,7 +24,7 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.backend.cluster import credentials, renewal
 from ganeti.backend.node import files
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.bootstrap import renewal as preparing
 from ganeti.config import ssconf
 from ganeti.config.sending import SSCONF, Distribution, DistributionFailure
@@ -92,12 +92,13 @@ class Lab:
         self, top: Path, monkeypatch: pytest.MonkeyPatch, nodes: int = 3, *, pin_all: bool = True
     ) -> None:
         self.monkeypatch = monkeypatch
-        shared = local.new_credentials()
+        shared = node_state.new_credentials()
         # Two candidates and a node that is none.
         data = cluster_of(nodes, node_changes={3: {"master_candidate": False}})
         self.places = {node.name: paths.Paths(str(top / node.name)) for node in data.nodes.values()}
         digests = {
-            name: local.write_credentials(here, shared, name) for name, here in self.places.items()
+            name: node_state.write_credentials(here, shared, name)
+            for name, here in self.places.items()
         }
         cluster = updated(
             data.cluster,

@@ -118,7 +118,7 @@ HARMLESS = {
     "IMPEXP_ABORT",
     "IMPEXP_CLEANUP",
     # They choose when writes are confirmed; the master records before which replica misses them.
-    "DRBD_GO_ON_ALONE",
+    "DRBD_RESUME_IO",
     "DRBD_WAIT_FOR_PEER",
     "DRBD_WRITE_ALONE",
     # They have to do with disks or guests, but not with their content.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import ownership, replicas, together, wipe
+from ganeti.cmdlib.ops.disks import ownership, replicas, suspended_io, wipe
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.constants.disk import FILE, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
 from ganeti.objects import fill
@@ -356,7 +356,7 @@ def assemble_disks(
     chosen = unit.config.instance_disks(instance) if disks is None else disks
     active = _activate_everywhere(unit, instance, node, chosen, ignore_secondaries, accept_loss)
     if node.uuid == instance.primary_node:
-        together.protect(unit.config, unit.rpc, instance, chosen)
+        suspended_io.protect(unit.config, unit.rpc, instance, chosen)
     indexes = _indexes(unit.config, instance)
     return [
         (node.name, f"disk/{indexes[disk.uuid]}", one.device)
@@ -371,7 +371,7 @@ def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
     """
     node = unit.config.node(instance.primary_node)
     (active,) = _activate_everywhere(unit, instance, node, [disk], False, False)
-    together.protect(unit.config, unit.rpc, instance, [disk])
+    suspended_io.protect(unit.config, unit.rpc, instance, [disk])
     return active
 
 
@@ -613,7 +613,9 @@ def _assemble(
     :returns: UUID of a node -> the results, in the order of its disks.
     """
     indexes = _indexes(config, instance)
-    together.forget(config, {disk.uuid: disk for some in parts.values() for disk in some}.values())
+    suspended_io.forget(
+        config, {disk.uuid: disk for some in parts.values() for disk in some}.values()
+    )
     return call_for_disks(
         rpc,
         BLOCKDEV_ASSEMBLE_MULTI,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import replicas, together
+from ganeti.cmdlib.ops.disks import replicas, suspended_io
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.disks.devices import (
     assemble_disks,
@@ -265,7 +265,7 @@ def make_single_primary(
     if disks:
         _close(unit.rpc, instance, disks, other)
         _reconnect(unit, instance, disks, dual_primary=False, sleep=sleep)
-        together.protect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
+        suspended_io.protect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
 
 
 def _close(rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
@@ -284,7 +284,7 @@ def _reconnect(
 ) -> None:
     nodes = list(dict.fromkeys(uuid for disk in disks for uuid in disk.all_node_uuids()))
     which = (disks, instance)
-    together.unprotect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
+    suspended_io.unprotect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
     answers = unit.rpc.call_many(DRBD_DISCONNECT_NET, nodes, disks=which)
     _require_all(instance, answers, "disconnected")
     answers = unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=dual_primary)

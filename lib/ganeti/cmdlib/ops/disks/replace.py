@@ -28,8 +28,8 @@ from ganeti.cmdlib.ops.disks import (
     ownership,
     snapshots,
     specs,
+    suspended_io,
     sync,
-    together,
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.policy import instance as policy
@@ -148,7 +148,9 @@ class Replacement:
         instance = plan.instance
         was_active = instance.disks_active
         numbers = ", ".join(str(index) for index, _disk in plan.disks)
-        together.unprotect(unit.config, unit.rpc, instance, [disk for _index, disk in plan.disks])
+        suspended_io.unprotect(
+            unit.config, unit.rpc, instance, [disk for _index, disk in plan.disks]
+        )
         unit.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
         if not was_active:
             disk_work.assemble_disks(unit, instance)

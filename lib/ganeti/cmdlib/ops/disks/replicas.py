@@ -11,7 +11,7 @@ each DRBD disk (see :class:`ganeti.objects.disk.Disk`), which outlive nodes and 
 * ``never_alone``: the disk is writable on this node, both replicas were equal when that was
   recorded, and DRBD confirms no write there without its peer until the master allows it. The master
   does so only after it has recorded ``outdated_node``. So when the node is dead, the other replica
-  has all confirmed writes (:mod:`.together`).
+  has all confirmed writes (:mod:`.suspended_io`).
 
 None of them means: nobody knows. ``doc/design-data-safety.rst`` has the rules which follow.
 """

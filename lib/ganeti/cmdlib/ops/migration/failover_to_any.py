@@ -36,8 +36,8 @@ from ganeti.cmdlib.ops.disks import (
     ownership,
     snapshots,
     specs,
+    suspended_io,
     sync,
-    together,
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
@@ -210,11 +210,11 @@ def carry_out(
     was_active = instance.disks_active
     mirrored = mirror.mirrored_disks(unit.config, instance)
     if source.offline:
-        together.conclude(
+        suspended_io.conclude(
             unit.config, unit.rpc, [(disk, instance) for disk in mirrored], source.uuid
         )
     else:
-        together.unprotect(unit.config, unit.rpc, instance, mirrored)
+        suspended_io.unprotect(unit.config, unit.rpc, instance, mirrored)
     try:
         chosen = _checked_partner(unit, chosen, ignore_consistency)
         # Nothing is destroyed before the replica which stays is known to be good.

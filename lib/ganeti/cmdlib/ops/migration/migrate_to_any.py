@@ -24,7 +24,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit
 from ganeti.cmdlib.ops.disks import mirror, replace
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.cmdlib.ops.migration import live, stopped
+from ganeti.cmdlib.ops.migration import failover, live
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def carry_out(
             " command when the cause is gone."
         ) from err
     if migration.failover:
-        stopped.fail_over(
+        failover.fail_over(
             unit, migration, shutdown_timeout_s=shutdown_timeout_s, ignore_consistency=False
         )
     else:

@@ -1,8 +1,9 @@
 """Plan how an instance gets to another node: by a migration, or by a failover.
 
-:func:`plan_migration` checks everything and decides. :mod:`.live` and :mod:`.stopped` carry out the
-plan. The logical units ``LUInstanceMigrate`` and ``LUInstanceFailover`` call them. A failover of a
-mirrored instance to a node without a replica has a plan of its own, see :mod:`.failover_to_any`.
+:func:`plan_migration` checks everything and decides. :mod:`.live` and :mod:`.failover` carry out
+the plan. The logical units ``LUInstanceMigrate`` and ``LUInstanceFailover`` call them. A failover
+of a mirrored instance to a node without a replica has a plan of its own, see
+:mod:`.failover_to_any`.
 
 Invariants of all modules of this package: the instance never runs on two nodes, and the
 configuration names the node on which it runs, or will run.

@@ -143,7 +143,8 @@ def why_left(
     """Return why an instance of a fenced node is not started elsewhere; None if it is.
 
     :param complete: UUIDs of disks whose other replica has all confirmed writes, which the
-        configuration does not say yet (:func:`ganeti.cmdlib.ops.disks.together.complete_without`).
+        configuration does not say yet
+        (:func:`ganeti.cmdlib.ops.disks.suspended_io.complete_without`).
     """
     config = unit.config
     template = config.disk_template(instance)

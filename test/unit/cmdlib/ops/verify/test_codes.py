@@ -17,7 +17,7 @@ import pytest
 from fakes.config import GROUP, cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.cmdlib.ops.disks import convert
 from ganeti.cmdlib.ops.verify import answers as shapes
 from ganeti.constants import disk as disk_c
@@ -214,7 +214,7 @@ class Cluster:
 def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the files of a node; making certificates takes a while."""
     root = tmp_path_factory.mktemp("root")
-    local.write_credentials(paths.Paths(str(root)), local.new_credentials(), NODE1)
+    node_state.write_credentials(paths.Paths(str(root)), node_state.new_credentials(), NODE1)
     return root
 
 

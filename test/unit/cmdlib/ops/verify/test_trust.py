@@ -10,7 +10,7 @@ import pytest
 
 from fakes.config import cluster_of, uuid_of
 from fakes.master import Master
-from ganeti.bootstrap import local
+from ganeti.bootstrap import node_state
 from ganeti.config import verify
 from ganeti.objects import updated
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
@@ -23,7 +23,7 @@ DAY_S = 86400.0
 @pytest.fixture
 def here(tmp_path: Path):
     found = paths.Paths(str(tmp_path))
-    local.write_credentials(found, local.new_credentials(), "node1.example.com")
+    node_state.write_credentials(found, node_state.new_credentials(), "node1.example.com")
     with paths.override(found):
         yield found
 

@@ -1,10 +1,10 @@
-"""Mirrored disks which confirm no write alone, so that the death of their primary node loses none.
+"""Suspend the I/O of mirrored disks without a peer, so that the death of a node loses no write.
 
 When the link between two replicas breaks, DRBD normally goes on with the writable one, and nobody
 can tell later whether it did before its node died. Here its requests wait instead: DRBD suspends
 them (``fencing resource-and-stonith``), and the neutral usermode helper lets it wait until the peer
-returns, or until the master says that it goes on (:mod:`ganeti.master.waiting_disks`). The master
-says so only after it has recorded that the replica of the peer misses writes
+returns, or until the master resumes it (:mod:`ganeti.master.suspended_disks`). The master does so
+only after it has recorded that the replica of the peer misses writes
 (``Disk.outdated_node``). While a disk has the record ``Disk.never_alone``, each confirmed write is
 on both nodes.
 
@@ -75,7 +75,7 @@ def protect(config: Config, rpc: RpcRunner, instance: Instance, disks: Sequence[
         return
     with config.transaction() as change:
         for uuid in answer.data:
-            # When the master has let it go on alone meanwhile, it has another serial number.
+            # When the master has resumed its I/O meanwhile, it has another serial number.
             change.mark_never_alone(uuid, primary, stored[uuid].serial_no)
 
 
@@ -119,7 +119,7 @@ def forget(config: Config, disks: Iterable[Disk]) -> None:
 def unprotect(config: Config, rpc: RpcRunner, instance: Instance, disks: Iterable[Disk]) -> None:
     """Let disks write alone again, before their replicas are separated on purpose.
 
-    A failure is only logged: the master lets a disk go on which waits nevertheless.
+    A failure is only logged: the master resumes suspended I/O nevertheless.
     """
     known = _protected(config, disks)
     if known:

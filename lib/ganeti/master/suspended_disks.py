@@ -1,10 +1,11 @@
-"""Lets mirrored disks go on which lost their peers and wait for the master.
+"""Resume the I/O of mirrored disks which DRBD suspended when they lost their peers.
 
-A disk of an instance which is failed over automatically confirms no write alone
-(:mod:`ganeti.cmdlib.ops.disks.together`): when its link breaks, its requests wait on the primary
-node. The master asks the nodes for such devices. It records first, on a majority of the candidates,
-that the replica on the other node misses writes from now on; then it tells the node to go on. A
-node which is marked offline never gets that order, because its instances may be started elsewhere.
+A disk of an instance which is failed over automatically confirms no write that its peer does not
+have (:mod:`ganeti.cmdlib.ops.disks.suspended_io`): when its link breaks, its I/O is suspended on
+the primary node. The master asks the nodes for such devices. It records first, on a majority of the
+candidates, that the replica on the other node misses writes from now on; then it tells the node to
+resume the I/O. A node which is marked offline never gets that order, because its instances may be
+started elsewhere.
 
 Source: ``doc/design-instance-failover.rst``, *A primary which stops*.
 """
@@ -18,35 +19,35 @@ from ganeti.config import Config
 from ganeti.constants.disk import DRBD8
 from ganeti.objects import ConfigData, Disk, Instance
 from ganeti.rpc import RpcRunner
-from ganeti.wire.calls import DRBD_GO_ON_ALONE
+from ganeti.wire.calls import DRBD_RESUME_IO
 
 _log = logging.getLogger(__name__)
 
 
 def are_expected(data: ConfigData) -> bool:
-    """Tell whether disks may wait for the master."""
+    """Tell whether the I/O of disks may be suspended."""
     return any(disk.never_alone is not None for disk in data.disks.values())
 
 
-def let_go_on(config: Config, rpc: RpcRunner, node_uuid: str, minors: Collection[int]) -> list[str]:
-    """Let devices of a node go on without their peers.
+def resume(config: Config, rpc: RpcRunner, node_uuid: str, minors: Collection[int]) -> list[str]:
+    """Resume the I/O of devices of a node without their peers.
 
-    :param minors: minors of devices which wait.
-    :returns: UUIDs of the disks which got the order to go on.
-    :raises errors.GenericError: the record cannot be stored; then nothing goes on.
+    :param minors: minors of devices whose I/O is suspended.
+    :returns: UUIDs of the disks whose I/O was resumed.
+    :raises errors.GenericError: the record cannot be stored; then nothing is resumed.
     """
     data = config.snapshot()
-    waiting = [
+    suspended = [
         (disk, instance)
         for instance in data.instances.values()
         if instance.primary_node == node_uuid
         for disk in map(data.disks.get, instance.disks)
         if disk is not None and _minor(disk, node_uuid) in minors
     ]
-    if not waiting:
+    if not suspended:
         return []
     with config.transaction() as change:
-        allowed = [one for one in waiting if change.let_go_on(one[0].uuid, node_uuid)]
+        allowed = [one for one in suspended if change.resume_disk(one[0].uuid, node_uuid)]
     # The record may be that of an earlier attempt, which reached too few candidates.
     config.require_committed()
     for disk, instance in allowed:
@@ -59,7 +60,7 @@ def let_go_on(config: Config, rpc: RpcRunner, node_uuid: str, minors: Collection
         )
     if allowed:
         disks = _with_records(config, allowed)
-        rpc.call(DRBD_GO_ON_ALONE, node_uuid, disks=disks).payload()
+        rpc.call(DRBD_RESUME_IO, node_uuid, disks=disks).payload()
     return [disk.uuid for disk, _instance in allowed]
 
 

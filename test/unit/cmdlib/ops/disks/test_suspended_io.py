@@ -19,7 +19,7 @@ from fakes.config import commit, uuid_of
 from fakes.confirmed import PRIMARY, SECONDARY, SPARE, Lab
 from ganeti import errors
 from ganeti.constants.instance_failover import ALONE_TAG
-from ganeti.master import node_watch, waiting_disks
+from ganeti.master import node_watch, suspended_disks
 from ganeti.objects import Disk, updated
 from ganeti.opcodes import cluster as cluster_ops
 from ganeti.opcodes import group
@@ -56,7 +56,7 @@ def watch(lab: Lab) -> list[str]:
     for node in (PRIMARY, SECONDARY):
         answer = lab.nodes.call_many(node_watch.DRBD_WAITING, [uuid_of(node)])[uuid_of(node)]
         if answer.failure is None and answer.data:
-            found += waiting_disks.let_go_on(
+            found += suspended_disks.resume(
                 lab.cluster.config, lab.nodes, uuid_of(node), answer.data
             )
     return found
@@ -108,7 +108,7 @@ def test_what_it_writes_without_its_peer_is_not_confirmed(lab: Lab) -> None:
     all_there(lab)
 
 
-def test_the_master_records_before_it_lets_a_disk_go_on(lab: Lab) -> None:
+def test_the_master_records_before_it_resumes_a_disk(lab: Lab) -> None:
     lab.cut()
     assert watch(lab) == [disk(lab).uuid]
     assert (disk(lab).outdated_node, disk(lab).never_alone) == (uuid_of(SECONDARY), None)
@@ -121,7 +121,7 @@ def test_the_master_records_before_it_lets_a_disk_go_on(lab: Lab) -> None:
         lab.run(failover())
 
 
-def test_a_record_which_cannot_be_stored_lets_nothing_go_on(
+def test_a_record_which_cannot_be_stored_resumes_nothing(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_args: Any, **_options: Any) -> Any:
@@ -143,7 +143,7 @@ def test_no_order_to_a_node_which_is_marked_offline(lab: Lab) -> None:
     lab.cut()
     config = lab.cluster.config
     lab.mark_offline(PRIMARY)
-    assert waiting_disks.let_go_on(config, lab.nodes, uuid_of(PRIMARY), [0]) == []
+    assert suspended_disks.resume(config, lab.nodes, uuid_of(PRIMARY), [0]) == []
     assert disk(lab).outdated_node is None
     before = set(lab.confirmed)
     lab.write()
@@ -208,9 +208,9 @@ def test_a_tag_keeps_disks_as_they_were(lab: Lab, kind: str) -> None:
 def test_switching_off_and_on(lab: Lab) -> None:
     lab.run(cluster_ops.OpClusterSetParams(auto_instance_failover=0))
     # Until the next check of the disks the master looks after those which wait.
-    assert waiting_disks.are_expected(lab.cluster.config.snapshot())
+    assert suspended_disks.are_expected(lab.cluster.config.snapshot())
     verify(lab)
-    assert not waiting_disks.are_expected(lab.cluster.config.snapshot())
+    assert not suspended_disks.are_expected(lab.cluster.config.snapshot())
     assert not lab.kernel.minors[lab.key(PRIMARY)].waits
     lab.run(cluster_ops.OpClusterSetParams(auto_instance_failover=15))
     verify(lab)
@@ -242,7 +242,7 @@ def test_a_usermode_helper_which_may_answer_protects_nothing(
     assert disk(lab).never_alone is None
 
 
-def test_an_order_to_go_on_meanwhile_counts_more_than_the_record(
+def test_an_order_to_resume_meanwhile_counts_more_than_the_record(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link breaks after the node has answered, and before that is recorded."""

@@ -17,10 +17,10 @@ from ganeti.constants import node_watchdog as const
 from ganeti.platform import paths, watchdog_files
 from ganeti.platform.watchdog_files import Promise, Report
 from ganeti.utils.filelock import FileLock
-from ganeti.watchdogd import asking as asking_module
-from ganeti.watchdogd.asking import Asking
+from ganeti.watchdogd import candidate_poll as asking_module
+from ganeti.watchdogd.candidate_poll import CandidatePoll
 from ganeti.watchdogd.device import Device, Identity, parse_identity, why_unfit
-from ganeti.watchdogd.keeper import Facts, Keeper
+from ganeti.watchdogd.feeder import Facts, Feeder
 
 TOKEN = "12345678-1234-1234-1234-123456789012"
 THREE = ("192.0.2.1", "192.0.2.2", "192.0.2.3")
@@ -46,7 +46,7 @@ class FakeDevice:
 
 
 class Node:
-    """A keeper whose clock and candidates the test moves."""
+    """A feeder whose clock and candidates the test moves."""
 
     def __init__(self, candidates: tuple[str, ...] = THREE) -> None:
         self.now = 1000.0
@@ -58,13 +58,13 @@ class Node:
         self.refused = ""
         self.hardware_s = 0
         self.asked: list[str] = []
-        self.keeper = self.new()
+        self.feeder = self.new()
 
-    def new(self) -> Keeper:
-        self.asking = Asking("node3.example.com", 1814)
-        self.asking.ask = self.ask  # type: ignore[method-assign]
-        self.keeper = Keeper(self.asking, self.open, self.facts, lambda: self.now)
-        return self.keeper
+    def new(self) -> Feeder:
+        self.poll = CandidatePoll("node3.example.com", 1814)
+        self.poll.ask = self.ask  # type: ignore[method-assign]
+        self.feeder = Feeder(self.poll, self.open, self.facts, lambda: self.now)
+        return self.feeder
 
     def facts(self) -> Facts:
         return Facts(self.timeout_s, self.candidates, KEY)
@@ -77,18 +77,18 @@ class Node:
 
     def ask(self, key: bytes, peers: Any, now: float) -> None:
         self.asked = list(peers)
-        self.asking.asked_at = now
+        self.poll.asked_at = now
         opinion = asking_module.parse_opinion(
             {"candidates": list(self.candidates), "left": self.left, "age_s": 0}
         )
-        self.asking.opinions = {one: opinion for one in self.answering}
+        self.poll.opinions = {one: opinion for one in self.answering}
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while self.now < end:
-            self.keeper.look()
+            self.feeder.look()
             self.now += 0.5
-        self.keeper.look()
+        self.feeder.look()
 
     @property
     def device(self) -> FakeDevice:
@@ -138,7 +138,7 @@ def test_it_is_not_fed_longer_than_the_lease(node: Node, fault: str) -> None:
 def test_the_lease_runs_from_the_question(node: Node) -> None:
     """Old answers give no new lease, when no further question can be asked."""
     node.run(3)
-    node.keeper._read_facts = lambda: Facts(node.timeout_s, THREE, b"")
+    node.feeder._read_facts = lambda: Facts(node.timeout_s, THREE, b"")
     node.run(const.LEASE_S + 1)
     fed = node.device.fed
     node.run(30)
@@ -160,16 +160,16 @@ def test_it_ends_only_when_the_master_has_released_it(node: Node) -> None:
     node.run(3)
     promise = watchdog_files.read_promise()
     assert promise is not None
-    node.keeper.stop()
+    node.feeder.stop()
     node.run(30)
-    assert state() == const.RELEASE and not node.keeper.is_done()
+    assert state() == const.RELEASE and not node.feeder.is_done()
     assert node.device.armed
     watchdog_files.write_release(TOKEN)
     node.run(1)
-    assert not node.keeper.is_done()
+    assert not node.feeder.is_done()
     watchdog_files.write_release(promise.token)
     node.run(1)
-    assert node.keeper.is_done() and not node.device.armed
+    assert node.feeder.is_done() and not node.device.armed
     assert watchdog_files.read_promise() is None and state() == const.NONE
 
 
@@ -182,7 +182,7 @@ def test_switching_off_releases_and_switching_on_promises_anew(node: Node) -> No
     assert state() == const.RELEASE
     watchdog_files.write_release(promise.token)
     node.run(1)
-    assert not node.device.armed and not node.keeper.is_done()
+    assert not node.device.armed and not node.feeder.is_done()
     node.timeout_s = 20
     node.run(2)
     later = watchdog_files.read_promise()
@@ -268,20 +268,20 @@ def test_answers_count_only_for_the_present_question(
 ) -> None:
     salts = iter(("one", "two"))
     monkeypatch.setattr(asking_module.text, "new_uuid", lambda: next(salts))
-    asking = Asking("node3", 1)
+    poll = CandidatePoll("node3", 1)
     answer = {"candidates": list(THREE), "left": False, "age_s": 0.5}
 
     def datagram(salt: str, key: bytes = KEY) -> bytes:
         request = protocol.ConfdRequest(confd_c.REQ_NODE_LEFT, "node3", salt)
         return protocol.pack_reply(key, request, protocol.ConfdReply(0, answer, 1))
 
-    asking.ask(KEY, ["192.0.2.1"], 5.0)
-    asking.ask(KEY, ["192.0.2.1"], 6.0)
-    assert not asking.take_one(datagram("one"))
-    assert not asking.take_one(datagram("two", b"other"))
-    assert asking.take_one(datagram("two"))
-    assert not asking.take_one(datagram("two"))
-    assert asking.opinions["192.0.2.1"].age_s == 0.5
+    poll.ask(KEY, ["192.0.2.1"], 5.0)
+    poll.ask(KEY, ["192.0.2.1"], 6.0)
+    assert not poll.take_one(datagram("one"))
+    assert not poll.take_one(datagram("two", b"other"))
+    assert poll.take_one(datagram("two"))
+    assert not poll.take_one(datagram("two"))
+    assert poll.opinions["192.0.2.1"].age_s == 0.5
 
 
 # -- the device ------------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ from ganeti.platform import watchdog_files as files
 from ganeti.platform.watchdog_files import Promise, Report
 from ganeti.utils import text
 from ganeti.watchdogd import rule
-from ganeti.watchdogd.asking import Asking
+from ganeti.watchdogd.candidate_poll import CandidatePoll
 from ganeti.watchdogd.device import Device
 
 _log = logging.getLogger(__name__)
 
 #: Seconds between two looks, two questions, and two attempts to open a device.
-LOOK_S = 0.5
+POLL_S = 0.5
 ASK_S = 1.0
 _RETRY_S = 10.0
 
@@ -44,7 +44,7 @@ class Facts(NamedTuple):
     key: bytes
 
 
-class Keeper:
+class Feeder:
     """The memory of the daemon, and one look at a time.
 
     :param open_device: opens and arms the device with a timeout.
@@ -54,12 +54,12 @@ class Keeper:
 
     def __init__(
         self,
-        asking: Asking,
+        poll: CandidatePoll,
         open_device: Callable[[int], Device],
         facts: Callable[[], Facts],
         now: Callable[[], float],
     ) -> None:
-        self._asking = asking
+        self._poll = poll
         self._open_device = open_device
         self._read_facts = facts
         self._now = now
@@ -85,9 +85,9 @@ class Keeper:
 
     def look(self) -> None:
         """Take in answers, feed the device, and do what is due."""
-        self._asking.take()
-        self._verdict = rule.judge(self._asking.opinions)
-        self._lease.take(self._asking.asked_at, self._verdict)
+        self._poll.take()
+        self._verdict = rule.judge(self._poll.opinions)
+        self._lease.take(self._poll.asked_at, self._verdict)
         self._feed()
         try:
             self._facts = self._read_facts()
@@ -95,9 +95,9 @@ class Keeper:
             # Nothing new is promised, and what was promised is kept.
             _log.warning("%s", err)
         now = self._now()
-        if now - self._asking.asked_at >= ASK_S and self._facts.key:
-            peers = rule.peers(self._facts.candidates, self._asking.opinions)
-            self._asking.ask(self._facts.key, sorted(peers), now)
+        if now - self._poll.asked_at >= ASK_S and self._facts.key:
+            peers = rule.peers(self._facts.candidates, self._poll.opinions)
+            self._poll.ask(self._facts.key, sorted(peers), now)
         try:
             self._end_promise()
             reason = self._why_not()

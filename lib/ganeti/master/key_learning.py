@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 PAUSE_S: Final = 300.0
 
 
-class KeyKeeper:
+class KeyLearning:
     """Completes the keys of nodes in the configuration."""
 
     def __init__(self, config: Config, rpc: RpcRunner) -> None:

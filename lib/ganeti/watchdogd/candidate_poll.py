@@ -1,7 +1,7 @@
 """Asks the configuration query daemons of all master candidates, without ever waiting.
 
-Each question goes to every candidate. :meth:`Asking.take` takes in what has arrived; the loop of
-the daemon calls it when the socket is readable.
+Each question goes to every candidate. :meth:`CandidatePoll.take` takes in what has arrived; the
+loop of the daemon calls it when the socket is readable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ganeti.watchdogd.rule import Opinion, parse_opinion
 _PAGES: Final = 16
 
 
-class Asking:
+class CandidatePoll:
     """One question at a time; answers to earlier ones do not count any more.
 
     :param name: of this node.

@@ -19,7 +19,7 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
 
     A dry run also checks the disks, but shows the plans of the activations instead of activating.
     """
-    from ganeti.client.gnt_cluster import disk_check
+    from ganeti.client.gnt_cluster import disk_report
 
     client = jobs.connect()
     common = jobs.common_params(values)
@@ -33,7 +33,7 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
         job_set.add_submitted(rows)
         return [outcome.result if outcome.success else None for outcome in job_set.wait()]
 
-    report = disk_check.check(
+    report = disk_report.check(
         run, await_jobs, group=values.nodegroup, strict=not values.no_strict, **check_params
     )
     if report.clean:
@@ -47,7 +47,7 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
         doing = "A dry run activates no" if values.dry_run else "Activating"
         for name in report.inactive:
             terminal.out(f"{doing} disks for instance '{name}'")
-            job_set.add(name, disk_check.activation(name, **common))
+            job_set.add(name, disk_report.activation(name, **common))
         if not all(outcome.success for outcome in job_set.wait()):
             code = failures.EXIT_FAILURE
     for name, devices in sorted(report.missing.items()):

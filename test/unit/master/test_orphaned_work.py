@@ -12,7 +12,7 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.locking import Level, Owner
-from ganeti.master.left_work import WorkKeeper
+from ganeti.master.orphaned_work import WorkKeeper
 from ganeti.objects.transfer import NodeWork
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
 from ganeti.opcodes.instance import OpInstanceStartup
@@ -311,7 +311,7 @@ def test_the_processor_hands_over(lab: Lab) -> None:
 
 
 def test_a_thread_looks_until_nothing_is_left(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ganeti.master.left_work.POLL_S", 0.001)
+    monkeypatch.setattr("ganeti.master.orphaned_work.POLL_S", 0.001)
     keeper = WorkKeeper(
         lab.master.config,  # type: ignore[arg-type]
         lab.master.locks,

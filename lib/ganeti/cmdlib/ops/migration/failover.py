@@ -16,7 +16,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import mirror, replicas, together
+from ganeti.cmdlib.ops.disks import mirror, replicas, suspended_io
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
@@ -35,7 +35,9 @@ def fail_over(
     instance, source, target = plan.instance, plan.source, plan.target
     disks = mirror.mirrored_disks(unit.config, instance)
     if source.offline:
-        together.conclude(unit.config, unit.rpc, [(disk, instance) for disk in disks], source.uuid)
+        suspended_io.conclude(
+            unit.config, unit.rpc, [(disk, instance) for disk in disks], source.uuid
+        )
     with UndoStack(unit.warn) as undo:
         if disks and not instance.disks_active:
             undo.add(f"active disks of {instance.name}", _deactivate_compared, unit, plan)

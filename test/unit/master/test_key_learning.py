@@ -12,8 +12,8 @@ import pytest
 from fakes.config import FakeConfig, cluster_of, commit, uuid_of
 from fakes.rpc import FakeRpc
 from ganeti import errors
-from ganeti.master import key_keeper
-from ganeti.master.key_keeper import KeyKeeper
+from ganeti.master import key_learning
+from ganeti.master.key_learning import KeyLearning
 from ganeti.objects import updated
 from ganeti.platform import paths
 from ganeti.utils import x509
@@ -34,7 +34,7 @@ class Lab:
         self.config = FakeConfig(cluster_of(3))
         self.rpc = FakeRpc(self.config)
         self.rpc.shown = dict(self.own)
-        self.keeper = KeyKeeper(self.config, self.rpc)  # type: ignore[arg-type]
+        self.keeper = KeyLearning(self.config, self.rpc)  # type: ignore[arg-type]
 
     def pins(self) -> dict[str, tuple[str, ...] | None]:
         return {node.name: node.key_pins for node in self.config.nodes()}
@@ -135,7 +135,7 @@ def test_a_key_which_is_not_known_is_asked_for_later(lab: Lab) -> None:
 
 
 def test_the_thread_goes_on_after_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_keeper, "PAUSE_S", 0.0)
+    monkeypatch.setattr(key_learning, "PAUSE_S", 0.0)
     results = iter([errors.ConfigurationError("too few candidates"), None])
 
     def look() -> None:

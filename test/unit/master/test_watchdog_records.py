@@ -11,7 +11,7 @@ from fakes.config import cluster_of, commit, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.constants import node_watchdog as const
-from ganeti.master import watchdogs
+from ganeti.master import watchdog_records
 from ganeti.objects import WatchdogPromise, updated
 from ganeti.objects.transfer import WatchdogSight
 
@@ -40,7 +40,7 @@ def made(sight: WatchdogSight, known: WatchdogPromise | None = None) -> Master:
 
 
 def look(master: Master, busy: tuple[str, ...] = ()) -> WatchdogPromise | None:
-    watchdogs.look(master.config, master.rpc, busy)  # type: ignore[arg-type]
+    watchdog_records.look(master.config, master.rpc, busy)  # type: ignore[arg-type]
     return master.config.node(NODE2).watchdog
 
 

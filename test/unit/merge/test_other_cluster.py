@@ -8,7 +8,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.cli import remote
-from ganeti.merge import other
+from ganeti.merge import other_cluster
 from ganeti.utils import process
 
 NAME = "node3.example.com"
@@ -32,8 +32,8 @@ class Answering(remote.RemoteNode):
 @pytest.mark.parametrize("check", [True, False])
 def test_no_login(check: bool) -> None:
     # A missing file would be no error without "check"; a missing connection is one.
-    with pytest.raises(other.LoginError) as caught:
-        other.run_on(Answering("ssh", 255), ["cat", "/file"], check=check)
+    with pytest.raises(other_cluster.LoginError) as caught:
+        other_cluster.run_on(Answering("ssh", 255), ["cat", "/file"], check=check)
     assert SAID in str(caught.value) and f"'ssh root@{NAME} true'" in str(caught.value)
 
 
@@ -41,22 +41,22 @@ def test_no_login(check: bool) -> None:
 def test_a_program_which_fails(program: str, exit_code: int) -> None:
     node = Answering(program, exit_code)
     with pytest.raises(errors.OpExecError, match=SAID) as caught:
-        other.run_on(node, ["cat", "/file"])
-    assert not isinstance(caught.value, other.LoginError)
-    assert other.run_on(node, ["cat", "/file"], check=False).failed
+        other_cluster.run_on(node, ["cat", "/file"])
+    assert not isinstance(caught.value, other_cluster.LoginError)
+    assert other_cluster.run_on(node, ["cat", "/file"], check=False).failed
 
 
 def test_no_login_at_a_port() -> None:
     node = Answering("ssh", 255, port=2222)
-    with pytest.raises(other.LoginError, match=f"'ssh -p2222 root@{NAME} true'"):
-        other.run_on(node, ["cat", "/file"])
+    with pytest.raises(other_cluster.LoginError, match=f"'ssh -p2222 root@{NAME} true'"):
+        other_cluster.run_on(node, ["cat", "/file"])
 
 
 def test_find_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other, "_resolve", lambda name: "192.0.2.3")
-    monkeypatch.setattr(other, "_remote", lambda name, address, port: Answering("ssh", 255))
+    monkeypatch.setattr(other_cluster, "_resolve", lambda name: "192.0.2.3")
+    monkeypatch.setattr(other_cluster, "_remote", lambda name, address, port: Answering("ssh", 255))
     with pytest.raises(errors.OpPrereqError, match=f"ssh root@{NAME} true"):
-        other.find(NAME)
-    monkeypatch.setattr(other, "_remote", lambda name, address, port: Answering("ssh", 1))
+        other_cluster.find(NAME)
+    monkeypatch.setattr(other_cluster, "_remote", lambda name, address, port: Answering("ssh", 1))
     with pytest.raises(errors.OpPrereqError, match="is not a cluster"):
-        other.find(NAME)
+        other_cluster.find(NAME)
