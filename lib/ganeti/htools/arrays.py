@@ -201,22 +201,20 @@ class Estimates:
         rows[index, peer] = np.maximum(rows[index, peer] - amount, 0.0)
         return rows
 
-    def _add_reserved(
-        self, result: Array, facts: _Facts, kind: Kind, roles: dict[str, str]
-    ) -> None:
-        """Add the components for reserved memory and for nodes that fail N+1."""
-        memory, needed = facts.amounts["memory"], facts.amounts["needed"]
-        real, moves_memory = facts.amounts["real"], needed > 0
+    def _reserved_after(
+        self, facts: _Facts, kind: Kind, roles: dict[str, str]
+    ) -> tuple[dict[str, Array], Array]:
+        """Return the memory which nodes have to keep free after a move.
+
+        :returns: that of the primary (P) and of the secondary node (S), and that of each target.
+        """
+        needed = facts.amounts["needed"]
         p, s = facts.primary, facts.secondary
-        shape = result.shape
-        index = np.arange(len(p))
         left_s = self._without(s, p, needed)
-        column = np.broadcast_to
-        # Reserved memory, unallocated memory and number of instances of the three nodes afterwards.
         reserved = {"P": self._reserved[p][:, None], "S": self._reserved[s][:, None]}
         if "-s" in roles["S"] or kind == Kind.REPLACE_PRIMARY:
             reserved["S"] = np.where(
-                moves_memory[:, None], left_s.max(axis=1)[:, None], reserved["S"]
+                (needed > 0)[:, None], left_s.max(axis=1)[:, None], reserved["S"]
             )
         if kind == Kind.REPLACE_PRIMARY:
             reserved["S"] = np.maximum(reserved["S"], left_s + needed[:, None])
@@ -229,6 +227,19 @@ class Estimates:
             target = np.maximum(target, self._peers[:, p].T + needed[:, None])
         elif kind == Kind.FAILOVER_AND_REPLACE:
             target = np.maximum(target, self._peers[:, s].T + needed[:, None])
+        return reserved, target
+
+    def _add_reserved(
+        self, result: Array, facts: _Facts, kind: Kind, roles: dict[str, str]
+    ) -> None:
+        """Add the components for reserved memory and for nodes that fail N+1."""
+        memory, real = facts.amounts["memory"], facts.amounts["real"]
+        moves_memory = facts.amounts["needed"] > 0
+        p, s = facts.primary, facts.secondary
+        shape = result.shape
+        column = np.broadcast_to
+        # Reserved memory, unallocated memory and number of instances of the three nodes afterwards.
+        reserved, target = self._reserved_after(facts, kind, roles)
         number = _COMPONENTS["reserved_mem_cv"]
         inverse = self._inverse["memory"]
         shift = self._shift[number]
@@ -267,7 +278,7 @@ class Estimates:
             total += change
             squares += (after - shift) ** 2 - (before - shift) ** 2
             sums += change
-            taken = memory if roles["T"] == "+p" else np.zeros(len(index))
+            taken = memory if roles["T"] == "+p" else np.zeros(len(p))
             fails = (self._unallocated[None, :] - taken[:, None]) <= target
             fails = np.where(real[:, None] > 0, fails, self._failing[None, :])
             placed = self._placed[None, :] + real[:, None]

@@ -157,8 +157,7 @@ class Node:
         self.total_memory = total_memory
         self.own_memory = own_memory
         self.instance_memory = 0
-        self.free_memory = free_memory
-        self.free_memory_forth = free_memory
+        self.free_memory = self.free_memory_forth = free_memory
         self.unaccounted_memory = 0
         self.total_disk = total_disk
         self.total_cpus = total_cpus
