@@ -7,9 +7,11 @@ its nearest published ancestor, with the text of the error.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def encode(error: BaseException) -> list[Any]:

@@ -44,6 +44,7 @@ HEAVY = (
     "threading",
     "tokenize",
     "traceback",
+    "typing",
     "unittest",
     "urllib",
     "uuid",
