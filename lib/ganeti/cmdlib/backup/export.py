@@ -113,7 +113,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 "failures of the removal can only be ignored when the instance is to be removed",
                 errors.ECODE_INVAL,
             )
-        disk_copy.require_compression(self, op.compress)
+        disk_copy.require_compression(self.config, op.compress)
 
     def declare_locks(self, level: Level) -> None:
         assert self.instance is not None
@@ -375,7 +375,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 self,
                 [
                     disk_copy.pair(
-                        self,
+                        self.config,
                         instance,
                         index,
                         source=(plan.source, (calls.SCRIPT, (disk, instance, index))),
@@ -420,7 +420,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 ca_pem=remote.ca_pem,
                 compress=self.op.compress,
                 magic=magic,
-                ipv6=disk_copy.uses_ipv6(self),
+                ipv6=disk_copy.uses_ipv6(self.config),
                 connect_timeout=disk_copy.REMOTE_CONNECT_S,
             )
             ends.append(
@@ -466,7 +466,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
 
     def _remove_older(self, name: str, target: Node) -> None:
         """Remove older exports of the instance from other nodes."""
-        having, _unresponsive = nodes_with_export(self, name)
+        having, _unresponsive = nodes_with_export(self.config, self.rpc, name)
         older = [uuid for uuid in having if uuid != target.uuid]
         if older:
             self.feedback(f"Removing old exports for instance {name}")

@@ -33,7 +33,7 @@ class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
             self.need(Level.INSTANCE, [instance.uuid])
 
     def check_prereq(self) -> list[str]:
-        having, unresponsive = nodes_with_export(self, self.name)
+        having, unresponsive = nodes_with_export(self.config, self.rpc, self.name)
         for name in unresponsive:
             self.warn(f"node {name} did not report its exports")
         if not having:

@@ -172,7 +172,10 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         files.FileCheck(self, findings, online, gathered.verify).run()
         findings.section("Comparing the copies of the job queue")
         queue.compare_copies(
-            self, findings, [node for node in online if node.uuid in gathered.verify]
+            self.config,
+            self.rpc,
+            findings,
+            [node for node in online if node.uuid in gathered.verify],
         )
         findings.section("Checking nodes")
         master = self.config.cluster().master_node
@@ -186,7 +189,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             self._node(findings, node, gathered)
         self._reached_by_others(findings, gathered)
         guest_users.check(findings, self.config.cluster(), plan.instances, online, gathered.verify)
-        layout.exclusion_tags(self, findings, plan.nodes)
+        layout.exclusion_tags(self.config, findings, plan.nodes)
         storage = verify_storage.StorageCheck(
             self, findings, online, gathered.verify, gathered.unresponsive
         )
@@ -198,7 +201,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         for instance in plan.instances:
             self._instance(findings, instance, gathered)
         self._unknown_instances(findings, plan, gathered)
-        layout.instances(self, findings, plan.instances)
+        layout.instances(self.config, findings, plan.instances)
         storage.disks(plan.instances)
         findings.section("Looking for unknown volumes")
         storage.volumes()
@@ -223,7 +226,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         checks: dict[str, Any] = {
             nv.CLIENT_CERT: None,
             nv.DAEMON_USER: None,
-            nv.FILELIST: files.listed(self),
+            nv.FILELIST: files.listed(self.config),
             nv.HYPERVISOR: list(fill.group_hypervisors(cluster, plan.group)),
             nv.NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
             nv.NODESETUP: None,
@@ -239,7 +242,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 checks[nv.SSH_CLUTTER] = [node.name for node in self.config.nodes()]
         exclusive = bool(cluster.fill_nd_group(plan.group)["exclusive_storage"])
         checks.update(verify_storage.node_checks(cluster, exclusive))
-        checks.update(programs.node_checks(self))
+        checks.update(programs.node_checks(self.config))
         bridges = self._bridges()
         if bridges:
             checks[nv.BRIDGES] = bridges
@@ -429,7 +432,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         lacking = answer.get(nv.OPENVSWITCH)
         text = f"{lacking}. Make the switch with 'gnt-node add --readd {node.name}', or by hand"
         findings.check(bool(lacking), "ENODENET", node.name, text)
-        programs.node(self, findings, node, answer)
+        programs.node(self.config, findings, node, answer)
         self._client_certificate(findings, node, answer.get(nv.CLIENT_CERT))
         findings.check(
             not node.key_pins and any(one.key_pins for one in self.config.nodes()),

@@ -145,7 +145,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
             for (disk, instance), size in zip(expected.others[uuid], sizes, strict=True):
                 if size is None:
                     lacks(instance, node, disk.stored_name)
-        if self_repair.is_enabled(self, self.group):
+        if self_repair.is_enabled(self.config, self.group):
             self_repair.run(self, self.group, gone)
         if not self.op.is_strict:
             for name, reason in unresponsive.items():

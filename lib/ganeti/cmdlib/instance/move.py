@@ -57,7 +57,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
     def expand_names(self) -> None:
         op = self.op
         self.target = self.config.expand_node(op.target_node_uuid or op.target_node)
-        disk_copy.require_compression(self, op.compress)
+        disk_copy.require_compression(self.config, op.compress)
         self.lock_instance(op.instance_name, op.instance_uuid)
 
     def declare_locks(self, level: Level) -> None:
@@ -221,7 +221,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             io = (RAW, (disk, instance))
             pairs.append(
                 disk_copy.pair(
-                    self,
+                    self.config,
                     instance,
                     index,
                     source=(plan.source, io),

@@ -27,6 +27,7 @@ from ganeti.utils.text import format_unit
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Instance, Node
 
 EXPORT, IMPORT = "export", "import"
@@ -91,7 +92,7 @@ def new_magic() -> str:
 
 
 def pair(
-    unit: AnyUnit,
+    config: Config,
     instance: Instance,
     index: int,
     *,
@@ -106,7 +107,7 @@ def pair(
     :param target: node, and what is written there.
     """
     options = ImportExportOptions(
-        compress=compress, magic=new_magic(), ipv6=uses_ipv6(unit), connect_timeout=None
+        compress=compress, magic=new_magic(), ipv6=uses_ipv6(config), connect_timeout=None
     )
     label = f"disk/{index}"
     receiver = TransferEnd(IMPORT, target[0], instance, label, target[1], options)
@@ -124,9 +125,9 @@ def pair(
     return receiver, sender
 
 
-def uses_ipv6(unit: AnyUnit) -> bool:
+def uses_ipv6(config: Config) -> bool:
     """Tell whether the primary addresses of the cluster are IPv6 addresses."""
-    return unit.config.cluster().primary_ip_family == net_c.IP6_FAMILY
+    return config.cluster().primary_ip_family == net_c.IP6_FAMILY
 
 
 def copy_disks(unit: AnyUnit, pairs: Sequence[tuple[TransferEnd, TransferEnd]]) -> list[bool]:
@@ -329,12 +330,12 @@ def _forget(unit: AnyUnit, ends: Sequence[TransferEnd]) -> None:
                 )
 
 
-def require_compression(unit: AnyUnit, tool: str) -> None:
+def require_compression(config: Config, tool: str) -> None:
     """Check that the cluster knows a compression tool.
 
     :raises errors.OpPrereqError: it does not.
     """
-    known = ("none", *unit.config.cluster().compression_tools)
+    known = ("none", *config.cluster().compression_tools)
     if tool not in known:
         raise errors.OpPrereqError(
             f"compression tool {tool!r} is not one of those of the cluster: {', '.join(known)}. See"

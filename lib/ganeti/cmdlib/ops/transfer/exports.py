@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.wire.calls import backup as calls
 
+if TYPE_CHECKING:
+    from ganeti.config import Config
+    from ganeti.rpc import RpcRunner
 
-def nodes_with_export(unit: AnyUnit, name: str) -> tuple[list[str], list[str]]:
+
+def nodes_with_export(config: Config, rpc: RpcRunner, name: str) -> tuple[list[str], list[str]]:
     """Find the nodes which have an export; nodes which are marked offline are not asked.
 
     :param name: name of the export, which is the name of its instance.
     :returns: UUIDs of the nodes which have it, and names of the nodes which did not answer.
     """
-    nodes = [node.uuid for node in unit.config.nodes() if not node.offline]
-    answers = unit.rpc.call_many(calls.EXPORT_LIST, nodes)
+    nodes = [node.uuid for node in config.nodes() if not node.offline]
+    answers = rpc.call_many(calls.EXPORT_LIST, nodes)
     having = [
         uuid for uuid, answer in answers.items() if answer.failure is None and name in answer.data
     ]

@@ -28,8 +28,10 @@ from ganeti.wire.calls import INSTANCE_RUN_RENAME
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Cluster, Instance, Node
     from ganeti.opcodes.instance import OpInstanceCreate
+    from ganeti.rpc import RpcRunner
 
 #: The type of the job log entry with the addresses of the imports, for the third party.
 LOG_REMOTE_IMPORT = "remote-import"
@@ -63,12 +65,12 @@ def prepare(unit: AnyUnit, op: OpInstanceCreate) -> tuple[ImportSource | None, O
     """
     if op.mode == CREATE:
         return None, op
-    disk_copy.require_compression(unit, op.compress)
+    disk_copy.require_compression(unit.config, op.compress)
     if op.no_install:
         unit.info("the parameter no_install is ignored, because the disks are imported")
     # The variant was accepted when the exported instance was installed.
     op = op.replace(no_install=False, force_variant=True)
-    return _prepare_local(unit, op) if op.mode == IMPORT else (_prepare_remote(unit, op), op)
+    return _prepare_local(unit, op) if op.mode == IMPORT else (_prepare_remote(op), op)
 
 
 # -- from an export in this cluster --------------------------------------------------------------
@@ -96,7 +98,7 @@ class LocalImport:
         primary = unit.config.node(instance.primary_node)
         pairs = [
             disk_copy.pair(
-                unit,
+                unit.config,
                 instance,
                 index,
                 source=(self.node, (calls.FILE, posixpath.join(self.path, dump))),
@@ -167,7 +169,7 @@ def _rename(unit: AnyUnit, instance: Instance, old_name: str) -> None:
 
 
 def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> tuple[LocalImport, OpInstanceCreate]:
-    node, path = _find(unit, op)
+    node, path = _find(unit.config, unit.rpc, op)
     answer = unit.rpc.call(calls.EXPORT_INFO, node.uuid, path=path)
     if answer.failure is not None:
         raise errors.OpPrereqError(
@@ -180,13 +182,13 @@ def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> tuple[LocalImport, Op
     return LocalImport(node, path, found.name, dumps, answer.data), op
 
 
-def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
+def _find(config: Config, rpc: RpcRunner, op: OpInstanceCreate) -> tuple[Node, str]:
     """Find the node with the export, and the path of the export there."""
     everywhere = paths.Paths().export_dir
     path = op.src_path or op.instance_name
     absolute = posixpath.join(everywhere, path)
     if op.src_node_uuid or op.src_node:
-        node = unit.config.expand_node(op.src_node_uuid or op.src_node or "")
+        node = config.expand_node(op.src_node_uuid or op.src_node or "")
         if node.offline:
             raise errors.OpPrereqError(
                 f"node {node.name}, which has the export, is marked offline", errors.ECODE_STATE
@@ -197,13 +199,13 @@ def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
             "an export which is named by an absolute path needs its node, too. Use --src-node.",
             errors.ECODE_INVAL,
         )
-    having, unresponsive = nodes_with_export(unit, path)
+    having, unresponsive = nodes_with_export(config, rpc, path)
     if not having:
         hint = f" Nodes without an answer: {', '.join(unresponsive)}." if unresponsive else ""
         raise errors.OpPrereqError(
             f"no node has an export {path!r}. See 'gnt-backup list'.{hint}", errors.ECODE_INVAL
         )
-    return unit.config.node(having[0]), absolute
+    return config.node(having[0]), absolute
 
 
 def _completed_op(unit: AnyUnit, op: OpInstanceCreate, found: ExportedInstance) -> OpInstanceCreate:
@@ -327,7 +329,7 @@ class RemoteImport:
                         ca_pem=self.ca_pem,
                         compress=compress,
                         magic=disk_copy.new_magic(),
-                        ipv6=disk_copy.uses_ipv6(unit),
+                        ipv6=disk_copy.uses_ipv6(unit.config),
                         connect_timeout=self.timeout_s,
                     ),
                 )
@@ -378,7 +380,7 @@ def _announce(
     )
 
 
-def _prepare_remote(unit: AnyUnit, op: OpInstanceCreate) -> RemoteImport:
+def _prepare_remote(op: OpInstanceCreate) -> RemoteImport:
     secret = handshake.domain_secret()
     if not op.source_handshake:
         raise errors.OpPrereqError(

@@ -21,6 +21,7 @@ from ganeti.wire.calls import NODE_VERIFY
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.config import Config
     from ganeti.objects import ConfigData, Node
 
 # So often nodes are asked again about ssconf files which differ from the configuration.
@@ -30,9 +31,9 @@ Sums = dict[str, dict[str, str]]
 """UUID of a node -> path -> checksum; a file that is missing on the node is missing here, too."""
 
 
-def _shared(unit: AnyUnit) -> list[str]:
+def _shared(config: Config) -> list[str]:
     here = paths.current()
-    found = common_files(etc_hosts=unit.config.cluster().modify_etc_hosts)
+    found = common_files(etc_hosts=config.cluster().modify_etc_hosts)
     return [here.to_virtual(path) for path in found]
 
 
@@ -45,11 +46,11 @@ def _configuration() -> str:
 _last: tuple[ConfigData, paths.Paths, dict[str, str]] | None = None
 
 
-def _facts(unit: AnyUnit) -> Mapping[str, str]:
+def _facts(config: Config) -> Mapping[str, str]:
     """Return the path and checksum of each ssconf file, computed from the present configuration."""
     # The groups of a large cluster would compute the same, with the names of all instances.
     global _last
-    data = unit.config.snapshot()
+    data = config.snapshot()
     last = _last
     if last is not None and last[0] is data and last[1] is paths.current():
         return last[2]
@@ -64,9 +65,9 @@ def _facts(unit: AnyUnit) -> Mapping[str, str]:
     return found
 
 
-def listed(unit: AnyUnit) -> list[str]:
+def listed(config: Config) -> list[str]:
     """Return the paths of the files whose checksums the nodes are asked for."""
-    return [*_shared(unit), _configuration(), *_facts(unit)]
+    return [*_shared(config), _configuration(), *_facts(config)]
 
 
 class FileCheck:
@@ -100,7 +101,7 @@ class FileCheck:
 
     def run(self) -> None:
         """Compare all files and report what differs."""
-        for path in _shared(self._unit):
+        for path in _shared(self._unit.config):
             self._compare(path, self._nodes)
         configuration = _configuration()
         candidates = [node for node in self._nodes if node.master_candidate]
@@ -166,7 +167,7 @@ class FileCheck:
         )
 
     def _wrong_facts(self) -> dict[str, list[Node]]:
-        wanted = _facts(self._unit)
+        wanted = _facts(self._unit.config)
         wrong = {
             path: [node for node in self._nodes if self._sums[node.uuid].get(path) != checksum]
             for path, checksum in wanted.items()

@@ -9,8 +9,8 @@ from ganeti.objects import disk_templates
 from ganeti.utils.text import comma_join
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.config import Config
     from ganeti.objects import Instance, Node
 
 # With the tag "htools:iextags:service" on the cluster, a node must not have two instances with the
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 EXCLUSION_PREFIX = "htools:iextags:"
 
 
-def instances(unit: AnyUnit, findings: Findings, found: Iterable[Instance]) -> None:
+def instances(config: Config, findings: Findings, found: Iterable[Instance]) -> None:
     """Check that the nodes and disks of instances fit together."""
-    data = unit.config.snapshot()
+    data = config.snapshot()
     for instance in found:
         if instance.forthcoming:
             continue
-        secondaries = [data.nodes[uuid] for uuid in unit.config.secondary_nodes(instance)]
+        secondaries = [data.nodes[uuid] for uuid in config.secondary_nodes(instance)]
         findings.check(
             len(secondaries) > 1,
             "EINSTANCELAYOUT",
@@ -40,7 +40,7 @@ def instances(unit: AnyUnit, findings: Findings, found: Iterable[Instance]) -> N
             instance.name,
             f"its secondary node {comma_join(offline)} is offline",
         )
-        groups = {data.nodes[uuid].group for uuid in unit.config.instance_nodes(instance)}
+        groups = {data.nodes[uuid].group for uuid in config.instance_nodes(instance)}
         names = sorted(data.nodegroups[uuid].name for uuid in groups)
         findings.check(
             len(groups) > 1,
@@ -49,13 +49,13 @@ def instances(unit: AnyUnit, findings: Findings, found: Iterable[Instance]) -> N
             f"its nodes are in several groups: {comma_join(names)}",
             warning=True,
         )
-        _exclusive(unit, findings, instance)
+        _exclusive(config, findings, instance)
 
 
-def _exclusive(unit: AnyUnit, findings: Findings, instance: Instance) -> None:
+def _exclusive(config: Config, findings: Findings, instance: Instance) -> None:
     """Check the disks on nodes with exclusive storage: template, and number of spindles."""
-    data = unit.config.snapshot()
-    nodes = [data.nodes[uuid] for uuid in unit.config.instance_nodes(instance)]
+    data = config.snapshot()
+    nodes = [data.nodes[uuid] for uuid in config.instance_nodes(instance)]
     exclusive = [
         node.name
         for node in nodes
@@ -63,7 +63,7 @@ def _exclusive(unit: AnyUnit, findings: Findings, instance: Instance) -> None:
     ]
     if not exclusive:
         return
-    disks = unit.config.instance_disks(instance)
+    disks = config.instance_disks(instance)
     kinds = sorted({disk.dev_type for disk in disks} - disk_templates.EXCLUSIVE_STORAGE)
     findings.check(
         bool(kinds),
@@ -82,17 +82,17 @@ def _exclusive(unit: AnyUnit, findings: Findings, instance: Instance) -> None:
         )
 
 
-def exclusion_tags(unit: AnyUnit, findings: Findings, nodes: Sequence[Node]) -> None:
+def exclusion_tags(config: Config, findings: Findings, nodes: Sequence[Node]) -> None:
     """Check that no node has two instances which share an exclusion tag."""
     prefixes = tuple(
         tag.removeprefix(EXCLUSION_PREFIX) + ":"
-        for tag in unit.config.cluster().tags
+        for tag in config.cluster().tags
         if tag.startswith(EXCLUSION_PREFIX)
     )
     if not prefixes:
         return
     primaries: dict[str, list[Instance]] = {}
-    for instance in unit.config.instances():
+    for instance in config.instances():
         primaries.setdefault(instance.primary_node, []).append(instance)
     for node in nodes:
         owners: dict[str, list[str]] = {}

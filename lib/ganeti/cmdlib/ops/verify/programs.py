@@ -10,17 +10,17 @@ from ganeti.objects import fill
 from ganeti.platform import paths
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.config import Config
     from ganeti.objects import Node
 
 MASTER_IP_SCRIPT = "master-ip-setup"
 
 
-def node_checks(unit: AnyUnit) -> dict[str, Any]:
+def node_checks(config: Config) -> dict[str, Any]:
     """Make the checks of ``node_verify`` for this module: name of a check -> its argument."""
-    data = unit.config.snapshot()
-    cluster, master = data.cluster, unit.config.master_node()
+    data = config.snapshot()
+    cluster, master = data.cluster, config.master_node()
     checks: dict[str, Any] = {nv.MASTERIP: [master.name, cluster.master_ip]}
     if cluster.use_external_mip_script:
         here = paths.current()
@@ -35,10 +35,10 @@ def node_checks(unit: AnyUnit) -> dict[str, Any]:
     return checks
 
 
-def node(unit: AnyUnit, findings: Findings, one: Node, answer: Mapping[str, Any]) -> None:
+def node(config: Config, findings: Findings, one: Node, answer: Mapping[str, Any]) -> None:
     """Check the answer of one node."""
-    address = unit.config.cluster().master_ip
-    if one.uuid == unit.config.cluster().master_node:
+    address = config.cluster().master_ip
+    if one.uuid == config.cluster().master_node:
         text = f"is the master, but does not have the master address {address}"
     else:
         text = f"cannot reach the master address {address}"

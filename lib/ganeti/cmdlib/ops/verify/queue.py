@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import why
 from ganeti.jobstore.files import DRAIN, archive_file, job_file
 from ganeti.jobstore.inventory import Inventory
 from ganeti.wire.calls import JOBQUEUE_INVENTORY
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.config import Config
     from ganeti.objects import Node
+    from ganeti.rpc import RpcRunner
 
 # All rounds together take longer than the master needs until it sends a candidate which was offline
 # the changes which the candidate missed.
@@ -34,13 +36,14 @@ _Differing = dict[str, dict[str, str | None]]
 
 
 def compare_copies(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     findings: Findings,
     nodes: Sequence[Node],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Report each master candidate among these nodes whose queue differs from the master's."""
-    master = unit.config.master_node()
+    master = config.master_node()
     names = {
         node.uuid: node.name for node in nodes if node.master_candidate and node.uuid != master.uuid
     }
@@ -48,7 +51,7 @@ def compare_copies(
         return
     asked = [master.uuid, *names]
     parts: list[int] = []
-    first = _ask(unit, asked, parts, findings)
+    first = _ask(rpc, asked, parts, findings)
     if master.uuid not in first:
         return
     # Archives are compared job by job only in those parts which differ.
@@ -65,7 +68,7 @@ def compare_copies(
     for number in range(_ROUNDS):
         if number:
             sleep(_PAUSE_S if number > 1 else _FIRST_PAUSE_S)
-        found = _ask(unit, asked, parts) if number or parts else first
+        found = _ask(rpc, asked, parts) if number or parts else first
         here = found.pop(master.uuid, None)
         if here is None:
             return
@@ -101,10 +104,10 @@ def _listed(files: Iterable[str]) -> str:
 
 
 def _ask(
-    unit: AnyUnit, uuids: Sequence[str], parts: Sequence[int], findings: Findings | None = None
+    rpc: RpcRunner, uuids: Sequence[str], parts: Sequence[int], findings: Findings | None = None
 ) -> dict[str, Inventory]:
     found = {}
-    for uuid, answer in unit.rpc.call_many(JOBQUEUE_INVENTORY, uuids, parts=list(parts)).items():
+    for uuid, answer in rpc.call_many(JOBQUEUE_INVENTORY, uuids, parts=list(parts)).items():
         try:
             if answer.failure is not None:
                 raise answer.failure

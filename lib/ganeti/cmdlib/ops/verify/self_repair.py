@@ -38,7 +38,9 @@ from ganeti.wire import json
 from ganeti.wire.calls import NODE_VERIFY
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Node, NodeGroup
+    from ganeti.rpc import RpcRunner
 
 #: This tag on the cluster or on a node group turns self-repair on.
 TAG = "ganeti:lvm:self-repair"
@@ -82,9 +84,9 @@ def decide(
     return Decision(False, next(iter(lacking)) if len(lacking) == 1 else None)
 
 
-def is_enabled(unit: AnyUnit, group: NodeGroup) -> bool:
+def is_enabled(config: Config, group: NodeGroup) -> bool:
     """Tell whether self-repair is on for a node group."""
-    return TAG in group.tags or TAG in unit.config.cluster().tags
+    return TAG in group.tags or TAG in config.cluster().tags
 
 
 def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -110,7 +112,9 @@ def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyT
     ]
     if not names or not nodes:
         return
-    lacks, unresponsive = _ask(unit, [node for node in nodes if node.uuid not in gone], names)
+    lacks, unresponsive = _ask(
+        unit.config, unit.rpc, [node for node in nodes if node.uuid not in gone], names
+    )
     unresponsive |= {node.name: gone[node.uuid] for node in nodes if node.uuid in gone}
     path = paths.current().lvm_state_file
     with FileLock(paths.current().lvm_state_lock_file) as lock:
@@ -144,7 +148,7 @@ def _reason(before: bool | None, lacks: Collection[str], unresponsive: Mapping[s
 
 def _repair(unit: AnyUnit, node_uuid: str, vg_name: str, volumes: Sequence[str]) -> None:
     node = unit.config.node(node_uuid)
-    alone = sorted(set(volumes) - _replica_volumes(unit, node_uuid, vg_name))
+    alone = sorted(set(volumes) - _replica_volumes(unit.config, node_uuid, vg_name))
     if alone:
         unit.warn(
             f"volume group {vg_name} of node {node.name} is not repaired, because"
@@ -171,10 +175,10 @@ def _repair(unit: AnyUnit, node_uuid: str, vg_name: str, volumes: Sequence[str])
     )
 
 
-def _replica_volumes(unit: AnyUnit, node_uuid: str, vg_name: str) -> set[str]:
+def _replica_volumes(config: Config, node_uuid: str, vg_name: str) -> set[str]:
     """Logical volumes of a volume group on a node which are parts of DRBD disks."""
     found: set[str] = set()
-    for disk in unit.config.snapshot().disks.values():
+    for disk in config.snapshot().disks.values():
         if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.all_node_uuids():
             continue
         volumes = [child.volume_id for child in disk.children]
@@ -183,7 +187,8 @@ def _replica_volumes(unit: AnyUnit, node_uuid: str, vg_name: str) -> set[str]:
 
 
 def _ask(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     nodes: Sequence[Node],
     names: Sequence[str],
 ) -> tuple[dict[str, dict[str, list[str]]], dict[str, str]]:
@@ -194,11 +199,11 @@ def _ask(
     """
     lacks: dict[str, dict[str, list[str]]] = {}
     unresponsive: dict[str, str] = {}
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         NODE_VERIFY,
         [node.uuid for node in nodes],
         checks={nv.PVLIST: list(names)},
-        cluster_name=unit.config.cluster().cluster_name,
+        cluster_name=config.cluster().cluster_name,
         all_hvparams={},
     )
     for uuid, answer in answers.items():
