@@ -95,7 +95,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
 
     def _chosen_allocator(self) -> str | None:
         chosen = allocator.choose_allocator(
-            self,
+            self.config,
             self.op.iallocator,
             what=f"instance {self.name}",
             node_option="--node",
@@ -169,7 +169,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
     def check_prereq(self) -> CreatePlan:
         op = self.op
         if self.reserved is not None:
-            forthcoming.require_unchanged(self, self.reserved)
+            forthcoming.require_unchanged(self.config, self.reserved)
         given = [self.require_named_node(node) for node in self.given_nodes]
         parameters = planning.checked_parameters(self)
         disk_specs = specs.plan_disks(self.config, self.template, op.disks)

@@ -49,7 +49,7 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
             return self.plan_cleanup()
         target = self.chosen_target()
         partner = self.op.new_secondary
-        if failover_to_any.applies(self, self.instance, target):
+        if failover_to_any.applies(self.config, self.instance, target):
             return failover_to_any.plan(
                 self,
                 self.instance,

@@ -76,7 +76,7 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
             return self.plan_cleanup()
         target = self.chosen_target()
         found = self._plan(self.instance, target)
-        if not failover_to_any.applies(self, self.instance, target):
+        if not failover_to_any.applies(self.config, self.instance, target):
             return found
         if found.failover:
             return failover_to_any.plan(

@@ -55,7 +55,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
                 errors.ECODE_INVAL,
             )
         self.allocator = placement.choose_allocator(
-            self,
+            self.config,
             self.op.iallocator,
             what="the instances",
             node_option="the key pnode",

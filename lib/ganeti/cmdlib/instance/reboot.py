@@ -108,7 +108,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
             return
         if plan.running:
             power.stop(self, instance, self.op.shutdown_timeout)
-            power.deactivate_disks(self, instance)
+            power.deactivate_disks(self.config, self.rpc, instance)
         else:
             self.info(f"instance {instance.name} did not run, it is started now")
         power.start(

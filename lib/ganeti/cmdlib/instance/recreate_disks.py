@@ -170,7 +170,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         needed = allocator.required_nodes(template)
         if self.op.iallocator:
             name = placement.choose_allocator(
-                self,
+                self.config,
                 self.op.iallocator,
                 what=f"instance {instance.name}",
                 node_option="--node",

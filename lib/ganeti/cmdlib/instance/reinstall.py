@@ -86,7 +86,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
             hypervisor=instance.hypervisor,
             present=instance.nics,
         )
-        parameters = operating_system.visible_parameters(self, os_name, *given)
+        parameters = operating_system.visible_parameters(self.config, os_name, *given)
         return ReinstallPlan(instance, os_name, parameters, how, left)
 
     def steps(self, plan: ReinstallPlan) -> list[str]:

@@ -59,7 +59,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         self.allocator = None
         if op.mode == REPLACE_NEW_SECONDARY:
             self.allocator = placement.choose_allocator(
-                self,
+                self.config,
                 op.iallocator,
                 what=f"a new secondary node of instance {instance.name}",
                 node_option="--new-secondary",

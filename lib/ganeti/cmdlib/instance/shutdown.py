@@ -86,7 +86,7 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
         instance = self.config.instance(instance.uuid)
         try:
             power.stop(self, instance, self.op.timeout)
-            power.deactivate_disks(self, instance)
+            power.deactivate_disks(self.config, self.rpc, instance)
         except errors.OpExecError as err:
             if self.op.no_remember:
                 raise

@@ -220,7 +220,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         becomes_candidate = self._becomes_candidate(node)
         digest = None
         if becomes_candidate:
-            digest = candidates.certificate_digest(self, node)
+            digest = candidates.certificate_digest(self.rpc, node)
             node = updated(node, master_candidate=True, serial_no=node.serial_no)
         return AddPlan(node, readd, digest)
 

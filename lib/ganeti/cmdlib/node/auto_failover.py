@@ -114,7 +114,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
             if one.admin_state == prereq.ADMIN_UP and not one.forthcoming
         ]
         wanted.sort(key=lambda one: (start_order(one.tags), one.name))
-        reasons = [(one, unattended.why_left(self, one, node, complete)) for one in wanted]
+        reasons = [(one, unattended.why_left(self.config, one, node, complete)) for one in wanted]
         return (
             [one for one, reason in reasons if reason is None],
             [(one, reason) for one, reason in reasons if reason is not None],

@@ -26,12 +26,12 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
     def expand_names(self) -> None:
         op = self.op
         node = self._find_node()
-        target = evacuation_target(self, op.remote_node, op.remote_node_uuid)
+        target = evacuation_target(self.config, op.remote_node, op.remote_node_uuid)
         instances = self._wanted(node)
         self.allocator: str | None = None
         if instances or (op.iallocator and target is not None):
             self.allocator = placement.choose_allocator(
-                self,
+                self.config,
                 op.iallocator,
                 what=f"the instances on node {node.name}",
                 node_option="--new-secondary",

@@ -50,7 +50,7 @@ class LUNodeMaintenanceCheck(LogicalUnit[OpNodeMaintenanceCheck, CheckPlan]):
             )
         if node.offline:
             return CheckPlan(node, mark)
-        left = maintenance.left(self, node, mark)
+        left = maintenance.left(self.config, node, mark)
         if left:
             raise errors.OpPrereqError(
                 f"node {node.name} is not ready: these have not left it: {', '.join(left)}. See the"
@@ -58,7 +58,7 @@ class LUNodeMaintenanceCheck(LogicalUnit[OpNodeMaintenanceCheck, CheckPlan]):
                 errors.ECODE_STATE,
             )
         try:
-            running = guests.running_on(self, node)
+            running = guests.running_on(self.config, self.rpc, node)
         except errors.RpcError as err:
             raise errors.OpPrereqError(
                 f"node {node.name} does not tell which guests run there: {why(err)}. {again}",
@@ -90,10 +90,10 @@ class LUNodeMaintenanceCheck(LogicalUnit[OpNodeMaintenanceCheck, CheckPlan]):
         return CheckPlan(node, None)
 
     def _not_started(self, node: Node, mark: Maintenance) -> list[str]:
-        wanted = maintenance.starts(self, node, mark)
+        wanted = maintenance.starts(self.config, node, mark)
         if not wanted:
             return []
-        running = guests.running_on(self, node)
+        running = guests.running_on(self.config, self.rpc, node)
         return [
             f"{one.instance.name} ({', '.join(one.steps)})"
             for one in wanted

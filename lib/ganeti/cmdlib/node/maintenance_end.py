@@ -59,13 +59,13 @@ class LUNodeMaintenanceEnd(LogicalUnit[OpNodeMaintenanceEnd, EndPlan]):
         if mark.drained and moved and self.op.move_back:
             self.info(
                 f"node {node.name} was drained before, so that instances which have left it stay"
-                f" where they are: {', '.join(maintenance.names(self, moved))}"
+                f" where they are: {', '.join(maintenance.names(self.config, moved))}"
             )
         if mark.drained or not self.op.move_back:
             mark = updated(mark, primaries=(), secondaries=())
         mark = updated(mark, ready_at=None, returning=True)
         instances = [
-            *maintenance.starts(self, node, mark),
+            *maintenance.starts(self.config, node, mark),
             *maintenance.returns(self, node, mark),
         ]
         return EndPlan(node, mark, maintenance.flags_before(node, mark), instances)
@@ -79,4 +79,4 @@ class LUNodeMaintenanceEnd(LogicalUnit[OpNodeMaintenanceEnd, EndPlan]):
         with self.config.transaction() as change:
             change.update_node(updated(self.config.node(plan.node.uuid), maintenance=plan.mark))
         jobs = [list(one.opcodes) for one in plan.instances]
-        return ResultWithJobs(maintenance.in_order(self, plan.node, plan.flags, jobs))
+        return ResultWithJobs(maintenance.in_order(plan.node, plan.flags, jobs))

@@ -46,15 +46,15 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
     def expand_names(self) -> None:
         op = self.op
         node = self._find_node()
-        maintenance.require_not_master(self, node)
-        target = evacuation_target(self, op.remote_node, op.remote_node_uuid)
+        maintenance.require_not_master(self.config, node)
+        target = evacuation_target(self.config, op.remote_node, op.remote_node_uuid)
         self._mode = node_c.EVAC_ALL if op.evacuate else node_c.EVAC_PRIMARY
         leaving = self._leaving(node)
         self.allocator: str | None = None
         default = self.config.cluster().default_iallocator
         if op.iallocator or default or any(self._has_choice(instance) for instance in leaving):
             self.allocator = placement.choose_allocator(
-                self,
+                self.config,
                 op.iallocator,
                 what=f"the instances on node {node.name}",
                 node_option="--new-secondary",
@@ -86,7 +86,7 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
 
     def check_prereq(self) -> StartPlan:
         node = self.config.node(self.node.uuid)
-        maintenance.require_not_master(self, node)
+        maintenance.require_not_master(self.config, node)
         if node.offline:
             raise errors.OpPrereqError(
                 f"node {node.name} is marked offline, so nothing runs there. Use 'gnt-node"
@@ -123,9 +123,9 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
                 errors.ECODE_STATE,
             )
         leaving = [one.uuid for one in moving] if self.op.evacuate else []
-        maintenance.require_other_replicas(self, node, leaving)
+        maintenance.require_other_replicas(self.config, node, leaving)
         mark = updated(
-            maintenance.recorded(self, node, mark, moving, replicas=self.op.evacuate),
+            maintenance.recorded(self.config, node, mark, moving, replicas=self.op.evacuate),
             ready_at=None,
             returning=False,
             stopped=maintenance.union(mark.stopped, [one.uuid for one in stopping]),
@@ -158,7 +158,7 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         stops: list[list[OpCode]] = [
             [OpInstanceShutdown(instance_name=one.name, no_remember=True)] for one in plan.stopping
         ]
-        return ResultWithJobs(maintenance.in_order(self, node, flags, [*plan.jobs, *stops]))
+        return ResultWithJobs(maintenance.in_order(node, flags, [*plan.jobs, *stops]))
 
 
 def _is_wanted(instance: Instance) -> bool:

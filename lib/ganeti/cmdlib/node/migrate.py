@@ -33,12 +33,12 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
                 errors.ECODE_INVAL,
             )
         node = self._find_node()
-        target = evacuation_target(self, op.target_node, op.target_node_uuid)
+        target = evacuation_target(self.config, op.target_node, op.target_node_uuid)
         instances = self.config.node_instances(node.uuid)[0]
         if any(self._is_free(instance) for instance in instances):
             # Each job asks the allocator; here it is only checked that there is one.
             placement.choose_allocator(
-                self,
+                self.config,
                 op.iallocator,
                 what=f"the instances on node {node.name}",
                 node_option="--target-node",

@@ -48,7 +48,7 @@ class LUNodeModifyStorage(LogicalUnit[OpNodeModifyStorage, None]):
             STORAGE_MODIFY,
             self.node.uuid,
             su_name=op.storage_type,
-            su_args=storage_arguments(self, op.storage_type),
+            su_args=storage_arguments(self.config, op.storage_type),
             name=op.name,
             changes=dict(op.changes),
         )

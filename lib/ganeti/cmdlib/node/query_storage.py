@@ -52,7 +52,7 @@ class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
 
     def exec(self, plan: str) -> list[list[Any]]:
         nodes = [self.config.node(uuid) for uuid in self.node_uuids]
-        arguments = storage_arguments(self, plan)
+        arguments = storage_arguments(self.config, plan)
         if arguments == [[]]:
             return []
         fields = [field for field in self.op.output_fields if field not in (NODE, TYPE)]

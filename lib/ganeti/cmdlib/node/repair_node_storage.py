@@ -81,7 +81,7 @@ class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
             STORAGE_EXECUTE,
             self.node.uuid,
             su_name=op.storage_type,
-            su_args=storage_arguments(self, op.storage_type),
+            su_args=storage_arguments(self.config, op.storage_type),
             name=op.name,
             op=FIX_CONSISTENCY,
         )

@@ -291,7 +291,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         # Before anybody starts these instances, or connects to their replicas on this node.
         guests.stop(self, plan.old, plan.misplaced)
         if plan.transition.enlists:
-            digest = candidates.certificate_digest(self, new)
+            digest = candidates.certificate_digest(self.rpc, new)
             with self.config.transaction() as change:
                 change.update_node(new)
                 change.set_candidate_cert(new.uuid, digest)

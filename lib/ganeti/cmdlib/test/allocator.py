@@ -46,7 +46,7 @@ class LUTestAllocator(LogicalUnit[OpTestAllocator, AllocatorTestPlan]):
         name = None
         if op.direction != _IN or op.explain:
             name = placement.choose_allocator(
-                self, op.iallocator, what="the request", node_option="none of the options",
+                self.config, op.iallocator, what="the request", node_option="none of the options",
                 node_given=False,
             )  # fmt: skip
         if op.explain:

@@ -56,7 +56,7 @@ def _disks(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> list[Disk]:
     if (
         unit.reserved is not None
         and unit.keeps_disks
-        and forthcoming.same_place(unit, unit.reserved, plan.disk_template, nodes)
+        and forthcoming.same_place(unit.config, unit.reserved, plan.disk_template, nodes)
     ):
         return forthcoming.real(unit.config.instance_disks(unit.reserved))
     return specs.make_disks(

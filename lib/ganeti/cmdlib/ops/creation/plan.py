@@ -90,7 +90,7 @@ def checked_parameters(unit: NewInstanceUnit[CreatePlan]) -> NewInstanceParamete
         beparams=beparams,
         beparams_filled=beparams_filled,
         osparams=os.for_installation(cluster, os_name, *given),
-        os_parameters=operating_system.visible_parameters(unit, os_name, *given),
+        os_parameters=operating_system.visible_parameters(unit.config, os_name, *given),
     )
 
 

@@ -12,10 +12,10 @@ same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ganeti import allocator, errors
-from ganeti.cmdlib.base import AnyUnit, LogicalUnit
+from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.locks import require_still_same
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
@@ -30,6 +30,9 @@ from ganeti.opcodes.instance import (
     OpInstanceReplaceDisks,
 )
 
+if TYPE_CHECKING:
+    from ganeti.config import Config
+
 RegroupingOpT = TypeVar("RegroupingOpT", bound=OpGroupEvacuate | OpInstanceChangeGroup)
 
 
@@ -37,7 +40,7 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
     """Locks of the units, and their request to the allocator."""
 
     def _prepare(self, iallocator: str | None, target_groups: Sequence[str] | None) -> None:
-        self.allocator = chosen_allocator(self, iallocator)
+        self.allocator = chosen_allocator(self.config, iallocator)
         self.targets = tuple(
             dict.fromkeys(self.config.expand_group(name).uuid for name in target_groups or ())
         )
@@ -177,12 +180,12 @@ def _adapted(op: OpCode, early_release: bool, force_failover: bool) -> OpCode:
     return op
 
 
-def chosen_allocator(unit: AnyUnit, given: str | None) -> str:
+def chosen_allocator(config: Config, given: str | None) -> str:
     """Return the name of the allocator in the request, or of the default one.
 
     :raises errors.OpPrereqError: there is neither of them.
     """
-    default = unit.config.cluster().default_iallocator
+    default = config.cluster().default_iallocator
     chosen = default if given in (None, "", IALLOCATOR_DEFAULT_SHORTCUT) else given
     if not chosen:
         raise errors.OpPrereqError(

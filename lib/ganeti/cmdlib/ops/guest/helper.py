@@ -28,6 +28,7 @@ from ganeti.wire.calls import HELPER_START, HELPER_STATUS, HELPER_STOP
 
 if TYPE_CHECKING:
     from ganeti.objects import Instance, Nic, Node
+    from ganeti.rpc import RpcRunner
 
 #: Seconds between two questions: few at first, because small images need a second only.
 POLL_S = 0.1
@@ -135,7 +136,7 @@ def run(
         undo.add(
             f"the helper guest of instance {instance.name} on node {node.name}",
             _stop,
-            unit,
+            unit.rpc,
             instance,
             task,
         )
@@ -156,7 +157,7 @@ def run(
                 f" {why(answer.failure)}"
             ) from answer.failure
         problem = _wait(unit, instance, task, sleep, now)
-        result = _stop(unit, instance, task)
+        result = _stop(unit.rpc, instance, task)
         undo.commit()
     if problem:
         raise errors.OpExecError(
@@ -169,8 +170,8 @@ def run(
         )
 
 
-def _stop(unit: AnyUnit, instance: Instance, task: HelperTask) -> dict[str, Any]:
-    result: dict[str, Any] = unit.rpc.call(
+def _stop(rpc: RpcRunner, instance: Instance, task: HelperTask) -> dict[str, Any]:
+    result: dict[str, Any] = rpc.call(
         HELPER_STOP, instance.primary_node, instance=instance, task=task.task
     ).payload()
     return result

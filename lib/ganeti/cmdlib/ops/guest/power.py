@@ -19,6 +19,7 @@ from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Instance
+    from ganeti.rpc import RpcRunner
 
 
 def start(
@@ -61,7 +62,7 @@ def start(
             )
         with unit.config.transaction() as change:
             change.set_disks_active(instance.uuid, True)
-        undo.add("disks marked active", _mark_disks_inactive, unit, instance)
+        undo.add("disks marked active", _mark_disks_inactive, unit.config, instance)
         answer = unit.rpc.call(
             INSTANCE_START,
             instance.primary_node,
@@ -113,10 +114,10 @@ def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
         ) from answer.failure
 
 
-def deactivate_disks(unit: AnyUnit, instance: Instance) -> None:
+def deactivate_disks(config: Config, rpc: RpcRunner, instance: Instance) -> None:
     """Deactivate the disks of a stopped instance and mark them inactive in the configuration."""
-    shutdown_disks(unit.config, unit.rpc, instance)
-    _mark_disks_inactive(unit, instance)
+    shutdown_disks(config, rpc, instance)
+    _mark_disks_inactive(config, instance)
 
 
 def stop_steps(config: Config, instance: Instance, timeout_s: int) -> list[str]:
@@ -128,6 +129,6 @@ def stop_steps(config: Config, instance: Instance, timeout_s: int) -> list[str]:
     ]
 
 
-def _mark_disks_inactive(unit: AnyUnit, instance: Instance) -> None:
-    with unit.config.transaction() as change:
+def _mark_disks_inactive(config: Config, instance: Instance) -> None:
+    with config.transaction() as change:
         change.set_disks_active(instance.uuid, False)

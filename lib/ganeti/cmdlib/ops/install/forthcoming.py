@@ -136,12 +136,12 @@ def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:
     return spec
 
 
-def require_unchanged(unit: AnyUnit, reserved: Instance) -> None:
+def require_unchanged(config: Config, reserved: Instance) -> None:
     """Check that the reservation did not change since the parameters were taken from it.
 
     :raises errors.OpPrereqError: it was changed or committed while the job waited for its locks.
     """
-    fresh = unit.config.snapshot().instances.get(reserved.uuid)
+    fresh = config.snapshot().instances.get(reserved.uuid)
     if fresh != reserved:
         raise errors.OpPrereqError(
             f"forthcoming instance {reserved.name} was changed while the job waited. Please"
@@ -150,11 +150,11 @@ def require_unchanged(unit: AnyUnit, reserved: Instance) -> None:
         )
 
 
-def same_place(unit: AnyUnit, reserved: Instance, template: str, nodes: Sequence[str]) -> bool:
+def same_place(config: Config, reserved: Instance, template: str, nodes: Sequence[str]) -> bool:
     """Return True if disk template and nodes are the reserved ones."""
-    disks = unit.config.instance_disks(reserved)
+    disks = config.instance_disks(reserved)
     return fill.disk_template(disks) == template and (
-        tuple(nodes) == tuple(unit.config.instance_nodes(reserved))
+        tuple(nodes) == tuple(config.instance_nodes(reserved))
     )
 
 

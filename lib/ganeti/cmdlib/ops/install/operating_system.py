@@ -21,6 +21,7 @@ from ganeti.wire.calls import INSTANCE_OS_ADD, OS_VALIDATE
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.nics.specs import PlannedNic
+    from ganeti.config import Config
     from ganeti.objects import Instance, Nic, Node
 
 #: With this check the node refuses an OS which is not trusted.
@@ -119,14 +120,14 @@ def require(
 
 
 def visible_parameters(
-    unit: AnyUnit,
+    config: Config,
     os_name: str,
     public: Mapping[str, Any],
     private: Mapping[str, Any],
     secret: Mapping[str, Any],
 ) -> dict[str, list[str]]:
     """Return all OS parameters of an installation with visibility: name -> [value, visibility]."""
-    cluster = unit.config.cluster()
+    cluster = config.cluster()
     tables = (
         (const.PUBLIC, fill.fill_osparams(cluster, os_name, public)),
         (const.PRIVATE, fill.fill_osparams_private(cluster, os_name, private)),

@@ -42,6 +42,7 @@ from ganeti.wire.calls import (
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Instance, MigrationStatus, Node
+    from ganeti.rpc import RpcRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +63,26 @@ class CleanupPlan:
         ]
 
 
-def plan_cleanup(unit: AnyUnit, instance: Instance) -> CleanupPlan:
+def plan_cleanup(config: Config, rpc: RpcRunner, instance: Instance) -> CleanupPlan:
     """List the nodes which may run the instance: its group's, or the two of a mirrored one.
 
     :raises errors.OpPrereqError: the disks exist on the primary node only.
     """
-    require_mirrored(unit, instance, "clean up after a migration of")
-    location.require_not_on_offline_node(unit.config, unit.rpc, instance)
-    source = unit.config.node(instance.primary_node)
+    require_mirrored(config, instance, "clean up after a migration of")
+    location.require_not_on_offline_node(config, rpc, instance)
+    source = config.node(instance.primary_node)
     nodes = tuple(
         node
-        for node in _possible_nodes(unit, instance, source)
+        for node in _possible_nodes(config, instance, source)
         if node.vm_capable and not node.offline
     )
     return CleanupPlan(instance, source, nodes)
 
 
-def _possible_nodes(unit: AnyUnit, instance: Instance, source: Node) -> list[Node]:
-    if unit.config.disk_template(instance) in INT_MIRRORED:
-        return [unit.config.node(uuid) for uuid in unit.config.instance_nodes(instance)]
-    return [node for node in unit.config.nodes() if node.group == source.group]
+def _possible_nodes(config: Config, instance: Instance, source: Node) -> list[Node]:
+    if config.disk_template(instance) in INT_MIRRORED:
+        return [config.node(uuid) for uuid in config.instance_nodes(instance)]
+    return [node for node in config.nodes() if node.group == source.group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
     # No other node may go on with the instance. Those which have sent it cannot.
     for uuid in found.waiting:
         if uuid != keeper.uuid:
-            live.abort_on_target(unit, instance, nodes[uuid], None)
+            live.abort_on_target(unit.rpc, instance, nodes[uuid], None)
     for uuid in found.here:
         if uuid != keeper.uuid:
             unit.rpc.call(
@@ -143,18 +144,18 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
         unit.feedback(f"* it runs on its primary node {source.name}")
     else:
         unit.feedback(f"* it runs on {keeper.name}, which becomes its primary node")
-        live.record_target(unit, instance, keeper)
+        live.record_target(unit.config, instance, keeper)
     if keeper.uuid in found.here and found.here[keeper.uuid].status == live.POSTCOPY:
         _complete_postcopy(unit, instance, keeper, [nodes[uuid] for uuid in found.sent], sleep)
     known = found.known() | {source.uuid}
     for uuid in dict.fromkeys((*found.sent, source.uuid)):
         if uuid in nodes and uuid != keeper.uuid:
-            _forget_sent(unit, instance, uuid)
-    _forget_transfers(unit, instance, [uuid for uuid in nodes if uuid not in known])
+            _forget_sent(unit.rpc, instance, uuid)
+    _forget_transfers(unit.rpc, instance, [uuid for uuid in nodes if uuid not in known])
     if arrived or keeper.uuid != source.uuid:
-        _let_run(unit, instance, keeper)
+        _let_run(unit.config, unit.rpc, instance, keeper)
     elif keeper.uuid != stays:
-        live.continue_on_source(unit, instance, source, True)
+        live.continue_on_source(unit.rpc, instance, source, True)
     others = [node for node in plan.nodes if node.uuid != keeper.uuid]
     if unit.config.disk_template(instance) in INT_MIRRORED:
         # This activates a replica which is not active; then the two connect as single-primary.
@@ -167,28 +168,28 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
     unit.feedback("* done")
 
 
-def _forget_sent(unit: AnyUnit, instance: Instance, node_uuid: str) -> None:
+def _forget_sent(rpc: RpcRunner, instance: Instance, node_uuid: str) -> None:
     """End a guest which was sent from a node."""
-    unit.rpc.call(
+    rpc.call(
         INSTANCE_FINALIZE_MIGRATION_SRC, node_uuid, instance=instance, success=True, live=True
     ).payload()
 
 
-def _forget_transfers(unit: AnyUnit, instance: Instance, node_uuids: Sequence[str]) -> None:
+def _forget_transfers(rpc: RpcRunner, instance: Instance, node_uuids: Sequence[str]) -> None:
     """Remove what nodes without a guest keep of a transfer: the guest ended when all was sent."""
-    answers = unit.rpc.call_many(INSTANCE_GET_MIGRATION_STATUS, node_uuids, instance=instance)
+    answers = rpc.call_many(INSTANCE_GET_MIGRATION_STATUS, node_uuids, instance=instance)
     for uuid, answer in answers.items():
         # Most hypervisors know nothing of a guest which a node does not have: that is a failure.
         if answer.failure is None and _has_sent(answer.data):
-            _forget_sent(unit, instance, uuid)
+            _forget_sent(rpc, instance, uuid)
 
 
-def _let_run(unit: AnyUnit, instance: Instance, node: Node) -> None:
+def _let_run(config: Config, rpc: RpcRunner, instance: Instance, node: Node) -> None:
     """Let a guest which has arrived on a node run."""
-    unit.rpc.call(
+    rpc.call(
         INSTANCE_FINALIZE_MIGRATION_DST,
         node.uuid,
-        instance=unit.config.instance(instance.uuid),
+        instance=config.instance(instance.uuid),
         info=None,
         success=True,
     ).payload()
@@ -203,20 +204,20 @@ def _settled(
     :raises errors.OpExecError: a node does not answer, or the transfer does not end.
     """
     for _attempt in range(live.UNANSWERED_POLLS):
-        found = _find(unit, plan, sleep)
+        found = _find(unit.config, unit.rpc, plan, sleep)
         uuid = found.sender()
         if uuid is None or not found.may_keep(uuid, plan.source):
             return found, None
         sender = unit.config.node(uuid)
         unit.feedback(f"* ending the transfer of its memory from {sender.name}")
         try:
-            live.continue_on_source(unit, plan.instance, sender, True)
+            live.continue_on_source(unit.rpc, plan.instance, sender, True)
         except errors.NodeCallFailed as err:
             # It was sent meanwhile, or the guest has ended: the node reports that from now on.
             problem = why(err)
             sleep(live.POLL_S)
             continue
-        found = _find(unit, plan, sleep)
+        found = _find(unit.config, unit.rpc, plan, sleep)
         stays = uuid in found.here and found.may_keep(uuid, plan.source)
         return found, uuid if stays else None
     raise errors.OpExecError(
@@ -225,14 +226,16 @@ def _settled(
     )
 
 
-def _find(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None]) -> _Found:
+def _find(
+    config: Config, rpc: RpcRunner, plan: CleanupPlan, sleep: Callable[[float], None]
+) -> _Found:
     """Ask all nodes what they have of the instance.
 
     :raises errors.OpExecError: a node does not answer.
     """
     for _attempt in range(live.UNANSWERED_POLLS):
-        running, waiting = _running_and_waiting(unit, plan)
-        reports = {node.uuid: _report(unit, plan.instance, node) for node in running}
+        running, waiting = _running_and_waiting(config, rpc, plan)
+        reports = {node.uuid: _report(rpc, plan.instance, node) for node in running}
         sent = {uuid: report for uuid, report in reports.items() if _has_sent(report)}
         here = {uuid: report for uuid, report in reports.items() if uuid not in sent}
         found = _Found(here, sent, [node.uuid for node in waiting])
@@ -260,10 +263,10 @@ def _keeper(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
     if not found.here:
         for uuid in found.waiting:
             if uuid != source.uuid:
-                live.abort_on_target(unit, instance, unit.config.node(uuid), None)
+                live.abort_on_target(unit.rpc, instance, unit.config.node(uuid), None)
         if len(found.sent) == 1 and source.uuid not in found.sent:
             # The configuration names the other node, where the user can start it.
-            _forget_sent(unit, instance, next(iter(found.sent)))
+            _forget_sent(unit.rpc, instance, next(iter(found.sent)))
         if found.sent:
             raise errors.OpExecError(
                 f"instance {instance.name} was sent from node"
@@ -307,7 +310,7 @@ def _complete_postcopy(
         )
     (source,) = sources
     paused = [
-        _report(unit, instance, node).postcopy_status == live.POSTCOPY_PAUSED
+        _report(unit.rpc, instance, node).postcopy_status == live.POSTCOPY_PAUSED
         for node in (target, source)
     ]
     if any(paused):
@@ -334,11 +337,13 @@ def _complete_postcopy(
         ) from err
 
 
-def _running_and_waiting(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node], list[Node]]:
+def _running_and_waiting(
+    config: Config, rpc: RpcRunner, plan: CleanupPlan
+) -> tuple[list[Node], list[Node]]:
     """Return the nodes which have the guest, and those with an incoming migration of it."""
     hypervisor = plan.instance.hypervisor
-    hvparams = unit.config.filled(plan.instance).hvparams
-    answers = unit.rpc.call_many(
+    hvparams = config.filled(plan.instance).hvparams
+    answers = rpc.call_many(
         ALL_INSTANCES_INFO,
         [node.uuid for node in plan.nodes],
         hypervisors=[hypervisor],
@@ -359,12 +364,12 @@ def _running_and_waiting(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node], 
     return running, waiting
 
 
-def _report(unit: AnyUnit, instance: Instance, node: Node) -> MigrationStatus:
+def _report(rpc: RpcRunner, instance: Instance, node: Node) -> MigrationStatus:
     """Return what a node reports about the migration of a guest.
 
     :raises errors.OpExecError: it does not.
     """
-    answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, node.uuid, instance=instance)
+    answer = rpc.call(INSTANCE_GET_MIGRATION_STATUS, node.uuid, instance=instance)
     if answer.failure is not None:
         raise errors.OpExecError(
             f"node {node.name} has instance {instance.name}, but did not report about its"

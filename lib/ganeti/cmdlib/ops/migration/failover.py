@@ -13,6 +13,8 @@ dies then, the watcher starts the instance on the target.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
@@ -22,6 +24,10 @@ from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import INSTANCE_SHUTDOWN
+
+if TYPE_CHECKING:
+    from ganeti.config import Config
+    from ganeti.rpc import RpcRunner
 
 
 def fail_over(
@@ -40,7 +46,13 @@ def fail_over(
         )
     with UndoStack(unit.warn) as undo:
         if disks and not instance.disks_active:
-            undo.add(f"active disks of {instance.name}", _deactivate_compared, unit, plan)
+            undo.add(
+                f"active disks of {instance.name}",
+                _deactivate_compared,
+                unit.config,
+                unit.rpc,
+                plan,
+            )
         good = not disks or _require_latest(unit, plan, ignore_consistency)
         unit.feedback(f"Failing instance {instance.name} over from {source.name} to {target.name}")
         if source.offline:
@@ -109,13 +121,13 @@ def _require_still_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency
     )
 
 
-def _deactivate_compared(unit: AnyUnit, plan: MigrationPlan) -> None:
+def _deactivate_compared(config: Config, rpc: RpcRunner, plan: MigrationPlan) -> None:
     """Deactivate the disks, which are not in use, on the nodes that can be reached."""
-    instance = unit.config.instance(plan.instance.uuid)
+    instance = config.instance(plan.instance.uuid)
     if not plan.source.offline:
-        shutdown_disks(unit.config, unit.rpc, instance)
+        shutdown_disks(config, rpc, instance)
     else:
-        shutdown_disks(unit.config, unit.rpc, instance, plan.target.uuid)
+        shutdown_disks(config, rpc, instance, plan.target.uuid)
 
 
 def _shut_down(
@@ -123,7 +135,7 @@ def _shut_down(
 ) -> None:
     try:
         if node_uuid is None:
-            _deactivate_compared(unit, plan)
+            _deactivate_compared(unit.config, unit.rpc, plan)
         else:
             shutdown_disks(unit.config, unit.rpc, plan.instance, node_uuid)
     except errors.OpExecError as err:

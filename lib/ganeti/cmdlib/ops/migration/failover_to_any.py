@@ -54,6 +54,7 @@ from ganeti.wire.calls import (
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Disk, Instance, Node
+    from ganeti.rpc import RpcRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,10 @@ class FailoverToAnyPlan:
         ]
 
 
-def applies(unit: AnyUnit, instance: Instance, target: Node) -> bool:
+def applies(config: Config, instance: Instance, target: Node) -> bool:
     """Return True if the instance's disks are mirrored, and the target has no replica of them."""
-    return unit.config.disk_template(
-        instance
-    ) in INT_MIRRORED and target.uuid not in unit.config.instance_nodes(instance)
+    mirrored = config.disk_template(instance) in INT_MIRRORED
+    return mirrored and target.uuid not in config.instance_nodes(instance)
 
 
 def plan(
@@ -253,7 +253,7 @@ def carry_out(
     _change_config(unit, chosen, old, new)
     moved = unit.config.instance(instance.uuid)
     disks = mirror.mirrored_disks(unit.config, moved)
-    _connect(unit, chosen, moved, disks)
+    _connect(unit.rpc, chosen, moved, disks)
     if chosen.wait_for_sync:
         _wait_before_start(unit, chosen, moved, disks)
     if instance.admin_state == prereq.ADMIN_UP:
@@ -436,14 +436,14 @@ def _change_config(
 
 
 def _connect(
-    unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instance, disks: tuple[Disk, ...]
+    rpc: RpcRunner, chosen: FailoverToAnyPlan, moved: Instance, disks: tuple[Disk, ...]
 ) -> None:
     """Let target and partner connect; the target is being synchronised afterwards."""
     nodes = [chosen.target.uuid, chosen.partner.uuid]
     which = (disks, moved)
     for answers in (
-        unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=False),
-        unit.rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=which),
+        rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=False),
+        rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=which),
     ):
         for answer in answers.values():
             if answer.failure is not None:

@@ -37,7 +37,9 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Instance, MigrationStatus, Node
+    from ganeti.rpc import RpcRunner
 
 #: States of a transfer, as hypervisors report them.
 ACTIVE = "active"
@@ -140,7 +142,7 @@ def migrate(
             raise
         undo.commit()
     # The guest is on the target: the configuration must say so before anything else happens.
-    record_target(unit, instance, target, in_sync_with=source)
+    record_target(unit.config, instance, target, in_sync_with=source)
     _finish(unit, plan, info, sleep)
 
 
@@ -205,7 +207,7 @@ class _Transfer:
         if self._handed_over:
             return
         unit, plan = self._unit, self._plan
-        record_target(unit, plan.instance, plan.target, in_sync_with=plan.source)
+        record_target(unit.config, plan.instance, plan.target, in_sync_with=plan.source)
         self._handed_over = True
         unit.feedback(f"* it is on {plan.target.name} now, which waits for the rest of its memory")
 
@@ -218,7 +220,7 @@ class _Transfer:
         unit, plan = self._unit, self._plan
         instance, source, target = plan.instance, plan.source, plan.target
         try:
-            abort_on_target(unit, instance, target, self._info)
+            abort_on_target(unit.rpc, instance, target, self._info)
         except errors.GenericError as err:
             if not self._asked:
                 raise
@@ -227,7 +229,7 @@ class _Transfer:
                 f" node {source.name}"
             ) from err
         if self._asked:
-            continue_on_source(unit, instance, source, plan.live)
+            continue_on_source(unit.rpc, instance, source, plan.live)
 
     def unknown(self, problem: str) -> str:
         """Return the error text when the transfer cannot be followed."""
@@ -246,16 +248,16 @@ class _Transfer:
 
 
 def record_target(
-    unit: AnyUnit, instance: Instance, target: Node, *, in_sync_with: Node | None = None
+    config: Config, instance: Instance, target: Node, *, in_sync_with: Node | None = None
 ) -> None:
     """Make the node which has the guest now its primary node in the configuration.
 
     :param in_sync_with: the former primary node, if the replicas there are known to be in sync.
     """
-    with unit.config.transaction() as change:
+    with config.transaction() as change:
         change.set_instance_primary(instance.uuid, target.uuid)
         if in_sync_with is not None:
-            disks = unit.config.instance_disks(instance)
+            disks = config.instance_disks(instance)
             replicas.record_new_primary(change, disks, in_sync_with, good=True)
 
 
@@ -331,16 +333,16 @@ def _durations(status: MigrationStatus) -> str:
     return f" ({status.total_time / 1000:.1f} s, the instance was paused for {status.downtime} ms)"
 
 
-def abort_on_target(unit: AnyUnit, instance: Instance, target: Node, info: object) -> None:
+def abort_on_target(rpc: RpcRunner, instance: Instance, target: Node, info: object) -> None:
     """End the incoming migration on the target, so that it does not wait for the guest."""
-    unit.rpc.call(
+    rpc.call(
         INSTANCE_FINALIZE_MIGRATION_DST, target.uuid, instance=instance, info=info, success=False
     ).payload()
 
 
-def continue_on_source(unit: AnyUnit, instance: Instance, source: Node, live: bool) -> None:
+def continue_on_source(rpc: RpcRunner, instance: Instance, source: Node, live: bool) -> None:
     """End the outgoing migration on the source, where the guest goes on."""
-    unit.rpc.call(
+    rpc.call(
         INSTANCE_FINALIZE_MIGRATION_SRC, source.uuid, instance=instance, success=False, live=live
     ).payload()
 

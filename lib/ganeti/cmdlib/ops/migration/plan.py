@@ -27,6 +27,7 @@ from ganeti.wire.calls import INSTANCE_MIGRATABLE
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Instance, Node
+    from ganeti.rpc import RpcRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,12 @@ class MigrationPlan:
         ]
 
 
-def require_mirrored(unit: AnyUnit, instance: Instance, action: str) -> None:
+def require_mirrored(config: Config, instance: Instance, action: str) -> None:
     """Check that another node can reach the disks of the instance.
 
     :raises errors.OpPrereqError: the disks exist on the primary node only.
     """
-    template = unit.config.disk_template(instance)
+    template = config.disk_template(instance)
     if template not in MIRRORED:
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: its disks ({template}) exist on its primary"
@@ -120,7 +121,7 @@ def plan_migration(
     action = "fail over" if failover else "migrate"
     config = unit.config
     prereq.require_not_forthcoming(instance, action)
-    require_mirrored(unit, instance, action)
+    require_mirrored(unit.config, instance, action)
     prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), action)
     source = config.node(instance.primary_node)
     if target.uuid == source.uuid:
@@ -157,7 +158,9 @@ def plan_migration(
                 unit, [target.uuid], instance.hypervisor, filled.hvparams
             )
         if not failover:
-            balloon_mib = _needed_balloon(unit, instance, free_mib, allow_runtime_changes, target)
+            balloon_mib = _needed_balloon(
+                unit.config, unit.rpc, instance, free_mib, allow_runtime_changes, target
+            )
     return MigrationPlan(instance, source, target, failover, live, running, balloon_mib)
 
 
@@ -253,10 +256,10 @@ def _dotted(version: list[int]) -> str:
 
 
 def _needed_balloon(
-    unit: AnyUnit, instance: Instance, free_mib: int, allowed: bool, target: Node
+    config: Config, rpc: RpcRunner, instance: Instance, free_mib: int, allowed: bool, target: Node
 ) -> int | None:
     """Memory (MiB) to which the guest must shrink to fit on the target; None if it fits."""
-    current_mib = location.info_on_primary(unit.config, unit.rpc, instance).get("memory", 0)
+    current_mib = location.info_on_primary(config, rpc, instance).get("memory", 0)
     if not isinstance(current_mib, int) or current_mib <= free_mib:
         return None
     if not allowed:

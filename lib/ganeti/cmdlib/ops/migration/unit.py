@@ -94,7 +94,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
             return
         named = self._named_target()
         template = self.config.disk_template(instance)
-        require_mirrored(self, instance, self.ACTION)
+        require_mirrored(self.config, instance, self.ACTION)
         if template in INT_MIRRORED:
             if op.iallocator:
                 raise errors.OpPrereqError(
@@ -111,7 +111,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
             return
         self.target = named or self._only_other(instance)
         self.allocator = placement.choose_allocator(
-            self,
+            self.config,
             op.iallocator,
             what=f"instance {instance.name}",
             node_option="--target-node",
@@ -155,7 +155,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         if self.allocator is None:
             assert self.target is not None
             return self.config.node(self.target.uuid)
-        require_mirrored(self, self.instance, self.ACTION)
+        require_mirrored(self.config, self.instance, self.ACTION)
         primary = self.instance.primary_node
         request = allocator.Relocate(self.instance.uuid, relocate_from=(primary,))
         (uuid,) = placement.ask_allocator(self, self.allocator, self.config.snapshot(), request)
@@ -205,4 +205,4 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         :raises errors.OpPrereqError: the disks exist on the primary node only.
         """
         assert self.instance is not None
-        return cleanup.plan_cleanup(self, self.instance)
+        return cleanup.plan_cleanup(self.config, self.rpc, self.instance)

@@ -17,7 +17,9 @@ from ganeti.objects import updated
 from ganeti.wire.calls import NODE_CRYPTO_TOKENS, NODE_DEMOTE_FROM_MC
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import ConfigData, Node
+    from ganeti.rpc import RpcRunner
 
 SSL = "ssl"
 GET = "get"
@@ -49,14 +51,14 @@ def present_count(data: ConfigData, without: Collection[str] = ()) -> int:
     )
 
 
-def certificate_digest(unit: AnyUnit, node: Node) -> str:
+def certificate_digest(rpc: RpcRunner, node: Node) -> str:
     """Ask a node for the digest of its client certificate.
 
     The node need not be in the configuration or online yet.
 
     :raises errors.RpcError: the node did not answer.
     """
-    answer = unit.rpc.call_addresses(
+    answer = rpc.call_addresses(
         NODE_CRYPTO_TOKENS, {node.name: node.primary_ip}, requests=[[SSL, GET, None]]
     )[node.name]
     for kind, token in answer.payload():
@@ -67,13 +69,13 @@ def certificate_digest(unit: AnyUnit, node: Node) -> str:
     )
 
 
-def promote(unit: AnyUnit, node: Node) -> None:
+def promote(config: Config, rpc: RpcRunner, node: Node) -> None:
     """Make a node of the configuration a master candidate.
 
     :raises errors.RpcError: the node did not answer.
     """
-    digest = certificate_digest(unit, node)
-    with unit.config.transaction() as change:
+    digest = certificate_digest(rpc, node)
+    with config.transaction() as change:
         change.update_node(updated(node, master_candidate=True))
         change.set_candidate_cert(node.uuid, digest)
 
@@ -92,7 +94,7 @@ def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
         if node.uuid in without or node.master_candidate or not eligible(node):
             continue
         try:
-            promote(unit, node)
+            promote(unit.config, unit.rpc, node)
         except errors.RpcError as err:
             unit.warn(f"node {node.name} could not become a master candidate: {err}")
             continue

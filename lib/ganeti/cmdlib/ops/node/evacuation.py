@@ -11,7 +11,7 @@ job asks the allocator itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -21,15 +21,18 @@ from ganeti.locking import Level
 from ganeti.objects import Instance, Node
 from ganeti.opcodes.node import OpNodeEvacuate, OpNodeMaintenanceStart, OpNodeMigrate
 
+if TYPE_CHECKING:
+    from ganeti.config import Config
 
-def evacuation_target(unit: AnyUnit, name: str | None, uuid: str | None) -> Node | None:
+
+def evacuation_target(config: Config, name: str | None, uuid: str | None) -> Node | None:
     """Find the target node which the user named; None without one.
 
     :raises errors.OpPrereqError: the node is unknown, or name and UUID are those of two nodes.
     """
     if not name and not uuid:
         return None
-    node = unit.config.expand_node(name or uuid or "")
+    node = config.expand_node(name or uuid or "")
     if uuid is not None and node.uuid != uuid:
         raise errors.OpPrereqError(
             f"target node {node.name} does not have uuid {uuid}", errors.ECODE_INVAL

@@ -8,7 +8,7 @@ would do so at the next start.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -17,15 +17,19 @@ from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.objects import Instance, Node, fill
 from ganeti.wire.calls import ALL_INSTANCES_INFO, INSTANCE_SHUTDOWN
 
+if TYPE_CHECKING:
+    from ganeti.config import Config
+    from ganeti.rpc import RpcRunner
 
-def running_on(unit: AnyUnit, node: Node) -> list[str]:
+
+def running_on(config: Config, rpc: RpcRunner, node: Node) -> list[str]:
     """Return the names of the instances whose guests run on a node, also when it is marked offline.
 
     :raises errors.RpcError: it does not tell.
     """
-    cluster = unit.config.cluster()
-    hypervisors = list(fill.group_hypervisors(cluster, unit.config.group(node.group)))
-    found: dict[str, dict[str, Any]] = unit.rpc.call_addresses(
+    cluster = config.cluster()
+    hypervisors = list(fill.group_hypervisors(cluster, config.group(node.group)))
+    found: dict[str, dict[str, Any]] = rpc.call_addresses(
         ALL_INSTANCES_INFO,
         {node.name: node.primary_ip},
         hypervisors=hypervisors,
@@ -34,8 +38,8 @@ def running_on(unit: AnyUnit, node: Node) -> list[str]:
     return sorted(name for name, info in found.items() if prereq.is_running(info))
 
 
-def _known(unit: AnyUnit) -> dict[str, Instance]:
-    return {instance.name: instance for instance in unit.config.instances()}
+def _known(config: Config) -> dict[str, Instance]:
+    return {instance.name: instance for instance in config.instances()}
 
 
 def require_none(unit: AnyUnit, node: Node, *, force: bool) -> None:
@@ -47,8 +51,8 @@ def require_none(unit: AnyUnit, node: Node, *, force: bool) -> None:
     :raises errors.OpPrereqError: it runs instances.
     """
     try:
-        known = _known(unit)
-        running = [name for name in running_on(unit, node) if name in known]
+        known = _known(unit.config)
+        running = [name for name in running_on(unit.config, unit.rpc, node) if name in known]
     except errors.RpcError as err:
         unit.info(f"node {node.name} does not tell which instances it runs: {why(err)}")
         return
@@ -86,7 +90,7 @@ def misplaced(unit: AnyUnit, node: Node, *, force: bool, way: str = "") -> list[
     :raises errors.OpPrereqError: there are such guests, or the node does not tell.
     """
     try:
-        names = running_on(unit, node)
+        names = running_on(unit.config, unit.rpc, node)
     except errors.RpcError as err:
         text = f"node {node.name} does not tell which instances it runs: {why(err)}"
         if not force:
@@ -96,7 +100,7 @@ def misplaced(unit: AnyUnit, node: Node, *, force: bool, way: str = "") -> list[
             ) from err
         unit.warn(text)
         return []
-    known = _known(unit)
+    known = _known(unit.config)
     foreign = [name for name in names if name not in known]
     if foreign:
         unit.warn(

@@ -12,7 +12,7 @@ Source: gnt-node(8), *maintenance*.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -28,6 +28,9 @@ from ganeti.opcodes.instance import (
     OpInstanceStartup,
 )
 from ganeti.opcodes.node import OpNodeMaintenanceCheck, OpNodeSetParams
+
+if TYPE_CHECKING:
+    from ganeti.config import Config
 
 _ANY_END = sorted(job_c.FINALIZED)
 
@@ -48,18 +51,18 @@ def union(*parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(uuid for part in parts for uuid in part))
 
 
-def names(unit: AnyUnit, uuids: Iterable[str]) -> list[str]:
+def names(config: Config, uuids: Iterable[str]) -> list[str]:
     """Return the names of those instances which still exist, sorted."""
-    known = unit.config.snapshot().instances
+    known = config.snapshot().instances
     return sorted(known[uuid].name for uuid in uuids if uuid in known)
 
 
-def require_not_master(unit: AnyUnit, node: Node) -> None:
+def require_not_master(config: Config, node: Node) -> None:
     """Check that the node is not the master.
 
     :raises errors.OpPrereqError: it is; the text says what to do.
     """
-    if node.uuid == unit.config.master_node().uuid:
+    if node.uuid == config.master_node().uuid:
         raise errors.OpPrereqError(
             f"node {node.name} is the master. Run 'gnt-cluster master-failover' on another master"
             " candidate first, and then start the maintenance there. Nothing was moved.",
@@ -67,7 +70,7 @@ def require_not_master(unit: AnyUnit, node: Node) -> None:
         )
 
 
-def require_other_replicas(unit: AnyUnit, node: Node, leaving: Iterable[str]) -> None:
+def require_other_replicas(config: Config, node: Node, leaving: Iterable[str]) -> None:
     """Check that no instance needs the replica on the node, because its other one missed writes.
 
     :param leaving: UUIDs of the instances whose replicas leave the node.
@@ -76,11 +79,10 @@ def require_other_replicas(unit: AnyUnit, node: Node, leaving: Iterable[str]) ->
     going = set(leaving)
     needed = [
         instance.name
-        for instance in unit.config.node_instances(node.uuid)[1]
+        for instance in config.node_instances(node.uuid)[1]
         if instance.uuid not in going
         and any(
-            disk.outdated_node == instance.primary_node
-            for disk in unit.config.instance_disks(instance)
+            disk.outdated_node == instance.primary_node for disk in config.instance_disks(instance)
         )
     ]
     if needed:
@@ -93,7 +95,7 @@ def require_other_replicas(unit: AnyUnit, node: Node, leaving: Iterable[str]) ->
 
 
 def in_order(
-    unit: AnyUnit, node: Node, flags: Sequence[OpCode], jobs: Sequence[Sequence[OpCode]]
+    node: Node, flags: Sequence[OpCode], jobs: Sequence[Sequence[OpCode]]
 ) -> list[list[OpCode]]:
     """Put jobs in order: first the flags of the node, then all instances, then the check.
 
@@ -129,9 +131,8 @@ def flags_before(node: Node, mark: Maintenance) -> list[OpCode]:
     return []
 
 
-def left(unit: AnyUnit, node: Node, mark: Maintenance) -> list[str]:
+def left(config: Config, node: Node, mark: Maintenance) -> list[str]:
     """Return the names of the instances which should have left a node, and have not."""
-    config = unit.config
     known = config.snapshot().instances
     moving = union(mark.primaries, mark.visitors)
     found = [uuid for uuid in moving if uuid in known and uuid not in mark.stopped]
@@ -141,11 +142,11 @@ def left(unit: AnyUnit, node: Node, mark: Maintenance) -> list[str]:
         for uuid in union(mark.secondaries, mark.visiting_replicas)
         if uuid in known and node.uuid in config.instance_nodes(known[uuid])
     ]
-    return names(unit, union(primaries, replicas))
+    return names(config, union(primaries, replicas))
 
 
 def recorded(
-    unit: AnyUnit, node: Node, mark: Maintenance, moving: Iterable[Instance], *, replicas: bool
+    config: Config, node: Node, mark: Maintenance, moving: Iterable[Instance], *, replicas: bool
 ) -> Maintenance:
     """Add instances which leave a node to its record.
 
@@ -156,7 +157,7 @@ def recorded(
     """
     others = [
         other.maintenance
-        for other in unit.config.nodes()
+        for other in config.nodes()
         if other.uuid != node.uuid and other.maintenance is not None
     ]
     expected = {uuid for other in others for uuid in other.primaries}
@@ -165,7 +166,7 @@ def recorded(
     secondaries = [
         one.uuid
         for one in moving
-        if replicas and unit.config.disk_template(one) in disk_templates.INT_MIRRORED
+        if replicas and config.disk_template(one) in disk_templates.INT_MIRRORED
     ]
     return updated(
         mark,
@@ -254,12 +255,12 @@ def _of(instance: Instance, opcodes: Sequence[OpCode]) -> Return:
     return Return(instance, tuple(_STEPS[op.OP_ID] for op in opcodes), tuple(opcodes))
 
 
-def starts(unit: AnyUnit, node: Node, mark: Maintenance) -> list[Return]:
+def starts(config: Config, node: Node, mark: Maintenance) -> list[Return]:
     """Find the instances which were stopped on a node for its maintenance, and should run.
 
     One which a user has shut down meanwhile is not among them.
     """
-    known = unit.config.snapshot().instances
+    known = config.snapshot().instances
     return [
         _of(known[uuid], [OpInstanceStartup(instance_name=known[uuid].name, wanted_only=True)])
         for uuid in mark.stopped

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, LogicalUnit, PlanT, why
+from ganeti.cmdlib.base import LogicalUnit, PlanT, why
 from ganeti.objects import Node, disk_templates
 from ganeti.opcodes.node import OpNodeQueryStorage, OpNodeQueryvols
+
+if TYPE_CHECKING:
+    from ganeti.config import Config
 
 NODE, TYPE, NAME = "node", "type", "name"
 
 
-def storage_arguments(unit: AnyUnit, storage_type: str) -> list[Any]:
+def storage_arguments(config: Config, storage_type: str) -> list[Any]:
     """Make the argument ``su_args`` of the node calls about a type of storage unit.
 
     :returns: the directory of file storage, as ``[[directory]]`` or ``[[]]``; ``[]`` for LVM.
     """
-    cluster = unit.config.cluster()
+    cluster = config.cluster()
     directories = disk_templates.directories_of_types(cluster)
     if storage_type not in directories:
         return []

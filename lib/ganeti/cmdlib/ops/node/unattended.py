@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
@@ -23,6 +24,10 @@ from ganeti.objects import Instance, Node, WatchdogPromise, disk_templates, upda
 from ganeti.rpc.results import is_gone
 from ganeti.utils import clock
 from ganeti.wire.calls import VERSION
+
+if TYPE_CHECKING:
+    from ganeti.config import Config
+    from ganeti.rpc import RpcRunner
 
 #: Whether a node which is left behind answers again; it usually does not, and that takes time.
 _QUESTION = dataclasses.replace(VERSION, timeout_s=2)
@@ -49,7 +54,7 @@ def fence(
     program = oob.program_of(unit.config, node)
     if program:
         try:
-            _switch_off(unit, node, program)
+            _switch_off(unit.config, unit.rpc, node, program)
         except errors.OpExecError as err:
             if not node.restarts_itself():
                 raise
@@ -82,7 +87,7 @@ def _wait_for_watchdog(
     if promise.left_at is None:
         promise = dataclasses.replace(promise, left_at=clock.now())
     try:
-        node = _record(unit, node, promise)
+        node = _record(unit.config, node, promise)
         # The time runs from here: a majority of the candidates has the record.
         unit.config.require_committed()
     except errors.ConfigurationError as err:
@@ -97,48 +102,48 @@ def _wait_for_watchdog(
         sleep(min(_ASK_S, left_s))
         failure = unit.rpc.call(_QUESTION, node.uuid).failure
         if not is_gone(failure):
-            _record(unit, node, dataclasses.replace(promise, left_at=None))
+            _record(unit.config, node, dataclasses.replace(promise, left_at=None))
             raise errors.OpExecError("it answers again, so that it is not left behind")
     return node
 
 
-def _record(unit: AnyUnit, node: Node, promise: WatchdogPromise) -> Node:
+def _record(config: Config, node: Node, promise: WatchdogPromise) -> Node:
     """Store a record; returns the node with it.
 
     :raises errors.OpExecError: another record has replaced the one of this node.
     """
-    with unit.config.transaction() as change:
+    with config.transaction() as change:
         present = change.data.nodes[node.uuid]
         if present.watchdog != node.watchdog:
             raise errors.OpExecError("what it has promised has changed meanwhile")
         if present.watchdog != promise:
             change.update_node(updated(present, watchdog=promise))
-    return unit.config.node(node.uuid)
+    return config.node(node.uuid)
 
 
-def _switch_off(unit: AnyUnit, node: Node, program: str) -> None:
+def _switch_off(config: Config, rpc: RpcRunner, node: Node, program: str) -> None:
     """Switch a machine off, and have its helper confirm that it is off.
 
     :raises errors.OpExecError: it is not certain that the machine is off.
     """
     try:
-        if not _is_on(unit, node, program):
+        if not _is_on(config, rpc, node, program):
             return
-        oob.ask(unit.config, unit.rpc, node, program, oob.POWER_OFF, HELPER_TIMEOUT_S)
-        if not _is_on(unit, node, program):
+        oob.ask(config, rpc, node, program, oob.POWER_OFF, HELPER_TIMEOUT_S)
+        if not _is_on(config, rpc, node, program):
             return
     except (errors.RpcError, errors.ParseError) as err:
         raise errors.OpExecError(f"its out-of-band helper failed: {why(err)}") from err
     raise errors.OpExecError("its out-of-band helper reports that the machine is still on")
 
 
-def _is_on(unit: AnyUnit, node: Node, program: str) -> bool:
-    answer = oob.ask(unit.config, unit.rpc, node, program, oob.POWER_STATUS, HELPER_TIMEOUT_S)
+def _is_on(config: Config, rpc: RpcRunner, node: Node, program: str) -> bool:
+    answer = oob.ask(config, rpc, node, program, oob.POWER_STATUS, HELPER_TIMEOUT_S)
     return bool(answer[oob.POWERED])
 
 
 def why_left(
-    unit: AnyUnit, instance: Instance, node: Node, complete: Collection[str]
+    config: Config, instance: Instance, node: Node, complete: Collection[str]
 ) -> str | None:
     """Return why an instance of a fenced node is not started elsewhere; None if it is.
 
@@ -146,7 +151,6 @@ def why_left(
         configuration does not say yet
         (:func:`ganeti.cmdlib.ops.disks.suspended_io.complete_without`).
     """
-    config = unit.config
     template = config.disk_template(instance)
     if template in disk_templates.EXT_MIRRORED:
         others = placement.candidates(config.snapshot(), node.group) - {node.uuid}

@@ -15,13 +15,14 @@ from ganeti.objects import fill
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import ConfigData
 
 T = TypeVar("T")
 
 
 def choose_allocator(
-    unit: AnyUnit, given: str | None, *, what: str, node_option: str, node_given: bool
+    config: Config, given: str | None, *, what: str, node_option: str, node_given: bool
 ) -> str | None:
     """Choose the allocator; None when the user named a node.
 
@@ -32,7 +33,7 @@ def choose_allocator(
     :param node_given: the user named a node.
     :raises errors.OpPrereqError: both or none of them are given.
     """
-    default = unit.config.cluster().default_iallocator
+    default = config.cluster().default_iallocator
     if node_given:
         if given:
             raise errors.OpPrereqError(

@@ -19,7 +19,7 @@ def by_allocator(unit: AnyUnit, instance: Instance, given: str) -> Node:
     :raises errors.OpPrereqError: there is no allocator, or it found no node.
     """
     name = placement.choose_allocator(
-        unit,
+        unit.config,
         given,
         what=f"a secondary node of instance {instance.name}",
         node_option="--node",

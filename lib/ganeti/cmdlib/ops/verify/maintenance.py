@@ -44,7 +44,7 @@ def notes(unit: AnyUnit, findings: Findings, nodes: Iterable[Node], off: Collect
             text += "; its end has begun, and is not complete"
         else:
             text += "; its start is not complete, and the machine is still needed"
-        stopped = maintenance.names(unit, mark.stopped)
+        stopped = maintenance.names(unit.config, mark.stopped)
         if stopped:
             text += f"; these instances were stopped until its end: {comma_join(stopped)}"
         findings.note(text)
