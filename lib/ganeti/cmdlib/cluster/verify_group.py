@@ -171,12 +171,8 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         findings.section("Comparing files")
         files.FileCheck(self, findings, online, gathered.verify).run()
         findings.section("Comparing the copies of the job queue")
-        queue.compare_copies(
-            self.config,
-            self.rpc,
-            findings,
-            [node for node in online if node.uuid in gathered.verify],
-        )
+        answering = [node for node in online if node.uuid in gathered.verify]
+        queue.compare_copies(self.config, self.rpc, findings, answering)
         findings.section("Checking nodes")
         master = self.config.cluster().master_node
         for node in plan.nodes:

@@ -357,19 +357,7 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
             instance,
         )
         disk_work.assemble_disks(unit, instance)
-        for index, (source, target) in enumerate(zip(old, made, strict=True)):
-            unit.feedback(f"* copying disk {index}, size {source.size} MiB")
-            answer = unit.rpc.call(
-                BLOCKDEV_CONVERT,
-                instance.primary_node,
-                source=(source, instance),
-                target=(unit.config.disk(target.uuid), instance),
-            )
-            if answer.failure is not None:
-                raise errors.OpExecError(
-                    f"could not copy disk {index} of instance {instance.name}:"
-                    f" {why(answer.failure)}"
-                ) from answer.failure
+        _copy(unit, instance, old, made)
         disk_work.shutdown_disks(unit.config, unit.rpc, instance)
         _exchange(unit.config, instance, old, made)
         undo.commit()
@@ -381,6 +369,22 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
             f"disks of instance {instance.name} have template {conversion.template} now, but the"
             f" old ones were not destroyed: {why(err)}. {hint}"
         ) from err
+
+
+def _copy(unit: AnyUnit, instance: Instance, old: Sequence[Disk], made: Sequence[Disk]) -> None:
+    """Copy the content of active disks on the primary node."""
+    for index, (source, target) in enumerate(zip(old, made, strict=True)):
+        unit.feedback(f"* copying disk {index}, size {source.size} MiB")
+        answer = unit.rpc.call(
+            BLOCKDEV_CONVERT,
+            instance.primary_node,
+            source=(source, instance),
+            target=(unit.config.disk(target.uuid), instance),
+        )
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"could not copy disk {index} of instance {instance.name}: {why(answer.failure)}"
+            ) from answer.failure
 
 
 def _shut_down_detached(
