@@ -39,6 +39,9 @@ PATTERNS = {
     "as there": r"\bas there[,;.:]",
     "picture (of a job)": r"picture",
     "scene": r"(?<![a-z])scenes?(?![a-z])",
+    "go on alone, waiting disk": r"\bgo(es|ing)?[_ ]on[_ ]alone\b|let_go_on|waiting[_ ]disk",
+    "left work, left-over work": r"(?<!has )(?<!have )left[_ -](over[_ -])?work\b",
+    "keeper": r"(?<![a-z])keepers?(?![a-z])",
 }
 SUFFIXES = {".py", ".rst", ".md", ".sh", ""}
 FOLDERS = ("lib", "daemons", "scripts", "tools", "devel", "man", "doc", "packaging")
@@ -70,6 +73,8 @@ STEMS = {
     "wing, ground floor": ("wing", "ground"),
     "whoever, whatever": ("whoever", "whatever"),
     "picture (of a job)": ("picture",),
+    "go on alone, waiting disk": ("alone", "go_on", "waiting"),
+    "left work, left-over work": ("left",),
 }
 
 

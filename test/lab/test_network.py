@@ -40,7 +40,7 @@ def test_cut_during_writes(cluster: Cluster, written: dict[str, int]) -> None:
     writer = drbd.Writer(primary, device(cluster, primary))
     writer.wait_for(100)
     secondary.cable(SECONDARY, plugged=False)
-    # Writing goes on alone, after the peer was given up.
+    # Writing goes on without the peer, after the peer was given up.
     writer.more(300)
     written["last"] = writer.stop()
     drbd.wait_for(primary, minor(cluster, primary), "^(WFConn|Unconn|NetworkF).* UpToDate/DUnkn")

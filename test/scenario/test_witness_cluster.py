@@ -21,16 +21,16 @@ class Two(NamedTuple):
     """The cluster of two nodes, and the one which keeps its document."""
 
     auto: AutoLab
-    keeper: Cluster
+    store: Cluster
     name: str
 
     def documents(self) -> Any:
-        return Rest(address(self.keeper, self.keeper.master)).get("/2/documents")
+        return Rest(address(self.store, self.store.master)).get("/2/documents")
 
 
 def _certificate(directory: Path, names: list[str]) -> None:
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=keeper",
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=store",
          "-addext", f"subjectAltName={','.join(f'IP:{one}' for one in names)}", "-days", "60",
          "-keyout", str(directory / "key"), "-out", str(directory / "ca.pem")],
         check=True, capture_output=True,
@@ -42,24 +42,24 @@ def _certificate(directory: Path, names: list[str]) -> None:
 @pytest.fixture(scope="module")
 def two() -> Iterator[Two]:
     directory = Path(tempfile.mkdtemp(prefix="gnt-"))
-    keeper = Cluster(directory / "keeper", 1, "--hypervisor", "fake")
+    store = Cluster(directory / "store", 1, "--hypervisor", "fake")
     try:
         for lab in make_lab(2):
-            yield _joined(lab, keeper, directory)
+            yield _joined(lab, store, directory)
     finally:
-        keeper.destroy()
+        store.destroy()
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _joined(lab: Lab, keeper: Cluster, directory: Path) -> Two:
-    keeper.create.ok()
-    where = address(keeper, keeper.master)
+def _joined(lab: Lab, store: Cluster, directory: Path) -> Two:
+    store.create.ok()
+    where = address(store, store.master)
     _certificate(directory, [where])
-    keeper.run(
+    store.run(
         "gnt-cluster", "renew-crypto", "--force", f"--rapi-certificate={directory / 'rapi.pem'}"
     ).ok()
-    passwd(keeper, "root", "write")
-    passwd(keeper, "cluster1", "documents_name")
+    passwd(store, "root", "write")
+    passwd(store, "cluster1", "documents_name")
     (directory / "auth").write_text("user = cluster1\npassword = secret\n")
     modify = (
         "gnt-cluster",
@@ -70,7 +70,7 @@ def _joined(lab: Lab, keeper: Cluster, directory: Path) -> Two:
     # Without the certificate of the other cluster, nothing is changed.
     lab.cluster.run(*modify).failed("certificate")
     lab.cluster.run(*modify, f"--witness-ca={directory / 'ca.pem'}").ok()
-    return Two(AutoLab(lab), keeper, where)
+    return Two(AutoLab(lab), store, where)
 
 
 @pytest.mark.long
@@ -99,17 +99,17 @@ def test_the_other_cluster_starts_again(two: Two) -> None:
     lab = two.auto.lab
     master, _ = present(lab)
     before = Rest(two.name).get("/2/documents/cluster1")
-    keeper = two.keeper
-    keeper.run("daemon-util", "stop-all").ok()
+    store = two.store
+    store.run("daemon-util", "stop-all").ok()
     wait_until(lambda: "the witness does not count" in lab.log(master), "the log has a warning")
     assert lab.change(master)
-    keeper.run("daemon-util", "start-all").ok()
+    store.run("daemon-util", "start-all").ok()
     wait_until(
         lambda: lab.verify(master).exit_code == 0, "gnt-cluster verify has no error any more"
     )
     after = Rest(two.name).get("/2/documents/cluster1")
     assert after["generation"] >= before["generation"]
     assert after["epoch"] == before["epoch"]
-    keeper.run("gnt-cluster", "verify").ok()
-    shown = keeper.run("gnt-cluster", "history").ok().stdout
+    store.run("gnt-cluster", "verify").ok()
+    shown = store.run("gnt-cluster", "history").ok().stdout
     assert "document cluster1" in shown and "ReplaceDocument" in shown

@@ -191,7 +191,7 @@ class WitnessCheck(Protocol):
         """
 
 
-class LeftWork(Protocol):
+class OrphanedWork(Protocol):
     """Keeps locks as long as nodes work for ended jobs (:mod:`ganeti.master.orphaned_work`)."""
 
     def hand_over(
@@ -222,7 +222,7 @@ class JobContext:
     :ivar job_files: the files of the job queue; set after construction, because the queue needs the
         processor and the processor needs this object.
     :ivar queries: the query service; set after construction, too.
-    :ivar left_work: keeps the locks of instances on which nodes work for ended jobs.
+    :ivar orphaned_work: keeps the locks of instances on which nodes work for ended jobs.
     :ivar witness: looks after the witness of two candidates.
     """
 
@@ -231,7 +231,7 @@ class JobContext:
     rpc: RpcRunner
     job_files: JobFiles | None = None
     queries: Queries | None = None
-    left_work: LeftWork | None = None
+    orphaned_work: OrphanedWork | None = None
     witness: WitnessCheck | None = None
 
 
@@ -298,9 +298,9 @@ class LuContext:
         return self.master.job_files
 
     @property
-    def left_work(self) -> LeftWork | None:
+    def orphaned_work(self) -> OrphanedWork | None:
         """What keeps locks as long as nodes work for ended jobs; None without a queue."""
-        return self.master.left_work
+        return self.master.orphaned_work
 
     @property
     def witness(self) -> WitnessCheck | None:

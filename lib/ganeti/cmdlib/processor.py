@@ -162,11 +162,11 @@ class Processor:
 
     def _hand_over(self, unit: AnyUnit) -> None:
         """Have the locks kept of instances on which nodes may still work for this run."""
-        keeper, unsure = self._context.left_work, unit.rpc.unsure
-        if keeper is not None and unsure:
+        orphaned, unsure = self._context.orphaned_work, unit.rpc.unsure
+        if orphaned is not None and unsure:
             owner = unit.ctx.owner
             held = self._context.locks.owned(owner, Level.INSTANCE)
-            keeper.hand_over(
+            orphaned.hand_over(
                 owner.job_id,
                 sorted(unsure),
                 [uuid for uuid, mode in held.items() if mode == EXCLUSIVE],

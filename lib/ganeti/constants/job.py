@@ -61,7 +61,7 @@ EXECUTIONS = (EXECUTION_THREADS, EXECUTION_PROCESSES)
 NO_CHANGE = "nochange"
 
 #: Of this project; the others are published.
-REASON_MASTERD_LEFT_WORK = "gnt:daemon:masterd:left-work"
+REASON_MASTERD_ORPHANED_WORK = "gnt:daemon:masterd:orphaned-work"
 REASON_MASTERD_NODE_WATCH = "gnt:daemon:masterd:node-watch"
 REASON_OPCODE = "gnt:opcode"
 REASON_USER = "gnt:user"

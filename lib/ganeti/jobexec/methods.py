@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from ganeti import errors
-from ganeti.cmdlib.base import JobFiles, LeftWork, Queries, WitnessCheck
+from ganeti.cmdlib.base import JobFiles, OrphanedWork, Queries, WitnessCheck
 from ganeti.config.history import Author
 from ganeti.config.sending import DistributionFailure
 from ganeti.config.transaction import Transaction
@@ -209,7 +209,7 @@ class Services:
     calls: CallRequests
     queries: Queries | None
     files: JobFiles | None
-    left_work: LeftWork | None
+    orphaned_work: OrphanedWork | None
     witness: WitnessCheck | None
     change: Transaction | None = None
 

@@ -346,13 +346,13 @@ class JobPlace:
         held = [
             uuid for uuid, mode in locks.owned(owner, Level.INSTANCE).items() if mode == EXCLUSIVE
         ]
-        if held and context.left_work is not None:
+        if held and context.orphaned_work is not None:
             data = context.config.snapshot()
             nodes = {*locks.owned(owner, Level.NODE), *locks.owned(owner, Level.NODE_RES)}
             for uuid in held:
                 if uuid in data.instances:
                     nodes.update(context.config.instance_nodes(data.instances[uuid]))
-            context.left_work.hand_over(self.job_id, sorted(nodes), held, [self.token])
+            context.orphaned_work.hand_over(self.job_id, sorted(nodes), held, [self.token])
         _release_locks(context, owner)
         context.config.reserved.release_all(f"job-{self.job_id}-run-")
         livelock.forget(self.livelock)

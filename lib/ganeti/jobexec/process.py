@@ -139,7 +139,7 @@ class JobProcess:
                 JobRunner(config.snapshot, self._client, self._link, token, self._trust),
                 services.files,
                 services.queries,
-                services.left_work,
+                services.orphaned_work,
                 services.witness,
             )
         )

@@ -82,7 +82,7 @@ class Requests:
             context.rpc,
             context.queries,
             context.job_files,
-            context.left_work,
+            context.orphaned_work,
             context.witness,
         )
 

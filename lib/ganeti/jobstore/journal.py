@@ -214,7 +214,7 @@ class _Record(NamedTuple):
 
 
 def has_journals(directory: str) -> bool:
-    """Return True if a process writes this queue now, or has left work for the next one."""
+    """Return True if a process writes this queue now, or left changes for the next one."""
     try:
         return any(map(_JOURNAL_FILE.match, os.listdir(directory)))
     except (FileNotFoundError, NotADirectoryError):

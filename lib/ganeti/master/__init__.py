@@ -1,23 +1,23 @@
 """The services of the master daemon: LUXI, queries, events, history, and the fence.
 
-===================== ==========================================================================
-:mod:`.luxi_server`   the local socket: connections, requests and answers, in one loop
-:mod:`.luxi_service`  one function for each method of LUXI
-:mod:`.queries`       answers about the objects of the cluster
-:mod:`.events`        the last events of the cluster, and waiting for the next one
-:mod:`.history`       answers about the history of the configuration
-:mod:`.documents`     the documents which programs keep in the cluster
-:mod:`.metrics`       what the daemon has measured, and its present state in numbers
-:mod:`.audit`         the logs of jobs, for people and as a proof
-:mod:`.startup`       the steps before the daemon serves: the locks of the node, the role
-:mod:`.fence`         ends the daemon when another master has taken over
-:mod:`.witness`       the witness of a cluster with two candidates
-:mod:`.key_keeper`    learns the keys of nodes which the configuration does not have yet
-:mod:`.left_work`     keeps locks while nodes work for jobs which have ended
-:mod:`.node_watch`    notices dead nodes, and submits the failover of their instances
-:mod:`.watchdogs`     records and releases the hardware watchdogs of nodes
-:mod:`.waiting_disks` lets a mirrored disk continue alone which has lost its peer
-===================== ==========================================================================
+======================== ==========================================================================
+:mod:`.luxi_server`      the local socket: connections, requests and answers, in one loop
+:mod:`.luxi_service`     one function for each method of LUXI
+:mod:`.queries`          answers about the objects of the cluster
+:mod:`.events`           the last events of the cluster, and waiting for the next one
+:mod:`.history`          answers about the history of the configuration
+:mod:`.documents`        the documents which programs keep in the cluster
+:mod:`.metrics`          what the daemon has measured, and its present state in numbers
+:mod:`.audit`            the logs of jobs, for people and as a proof
+:mod:`.startup`          the steps before the daemon serves: the locks of the node, the role
+:mod:`.fence`            ends the daemon when another master has taken over
+:mod:`.witness`          the witness of a cluster with two candidates
+:mod:`.key_learning`     learns the keys of nodes which the configuration does not have yet
+:mod:`.orphaned_work`    keeps locks while nodes work for jobs which have ended
+:mod:`.node_watch`       notices dead nodes, and submits the failover of their instances
+:mod:`.watchdog_records` records and releases the hardware watchdogs of nodes
+:mod:`.suspended_disks`  resumes suspended I/O of mirrored disks which have lost their peers
+======================== ==========================================================================
 
 The configuration, the locks and the job queue have packages of their own;
 :mod:`ganeti.server.mastering` starts all of them.

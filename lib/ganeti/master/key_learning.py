@@ -69,13 +69,13 @@ class KeyLearning:
     def _run(self) -> None:
         while True:
             try:
-                self.look()
+                self.poll()
             except errors.GenericError as err:
                 _log.error("the keys of nodes could not be written into the configuration: %s", err)
             if self._ended.wait(PAUSE_S):
                 return
 
-    def look(self) -> list[str]:
+    def poll(self) -> list[str]:
         """Ask the online nodes whose keys are not known; return the UUIDs of those which said it.
 
         :raises ConfigurationError: the keys could not be written.

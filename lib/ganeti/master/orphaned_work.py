@@ -92,7 +92,7 @@ class _Hold:
         self.nodes: dict[str, str] = {}
 
 
-class WorkKeeper:
+class OrphanedWorkLocks:
     """Holds the locks of instances on which nodes work for ended jobs.
 
     :param epoch: the epoch of this master.
@@ -115,7 +115,7 @@ class WorkKeeper:
         self._voters = voters
         self._lock = threading.Lock()
         # Held by the one thread which asks the nodes; taken before the lock.
-        self._looking = threading.Lock()
+        self._polling = threading.Lock()
         self._holds: dict[tuple[int | None, str], _Hold] = {}
         # UUIDs of the instances to which work of a job belongs that names none.
         self._named: dict[int | None, frozenset[str]] = {}
@@ -175,7 +175,7 @@ class WorkKeeper:
                 priority=job_const.PRIO_HIGH,
             )
             why = f"clean-up after job {hold.job}, which was interrupted"
-            op.add_reason(job_const.REASON_MASTERD_LEFT_WORK, why, clock.now_ns())
+            op.add_reason(job_const.REASON_MASTERD_ORPHANED_WORK, why, clock.now_ns())
             try:
                 hold.clean_up = queue.submit([op], drained_ok=True)
             except errors.GenericError as err:
@@ -321,12 +321,12 @@ class WorkKeeper:
 
     # -- waiting for the end ------------------------------------------------------------------
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Ask the nodes once more, and release what is over; return whether anything is left."""
-        with self._looking:
-            return self._look()
+        with self._polling:
+            return self._poll()
 
-    def _look(self) -> bool:
+    def _poll(self) -> bool:
         with self._lock:
             # A job may hand over more while the nodes are asked; these answers are older.
             before = [(hold, tuple(hold.nodes)) for hold in self._holds.values()]
@@ -394,7 +394,7 @@ class WorkKeeper:
         with self._lock:
             asks = bool(self._holds or self._unasked)
         if asks:
-            self.look()
+            self.poll()
         with self._lock:
             found = []
             for hold in self._holds.values():
@@ -417,7 +417,9 @@ class WorkKeeper:
             if needed and self._thread is not None:
                 self._wake.set()
             elif needed:
-                self._thread = threading.Thread(target=self._watch, name="left-work", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._watch, name="orphaned-work", daemon=True
+                )
                 self._thread.start()
 
     def _watch(self) -> None:
@@ -429,9 +431,9 @@ class WorkKeeper:
                 pause_s = min(2 * pause_s, UNRESPONSIVE_POLL_S)
             self._wake.clear()
             try:
-                self.look()
+                self.poll()
             except errors.GenericError as err:
-                _log.error("cannot look for work of ended jobs: %s", err)
+                _log.error("cannot ask for work of ended jobs: %s", err)
             with self._lock:
                 if not (self._holds or self._unasked):
                     self._thread = None

@@ -456,7 +456,7 @@ class Merge:
         self._try("gnt-cluster", "watcher", "continue")
 
     def verify(self) -> None:
-        """Verify the merged cluster; the merge is complete whatever that finds.
+        """Verify the merged cluster; the merge is complete with any result.
 
         :raises MergeIncompleteError: it finds errors, or commands before it failed.
         """

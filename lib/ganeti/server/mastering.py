@@ -46,7 +46,7 @@ from ganeti.master.key_learning import KeyLearning
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.master.node_watch import NodeWatch
-from ganeti.master.orphaned_work import WorkKeeper
+from ganeti.master.orphaned_work import OrphanedWorkLocks
 from ganeti.master.witness import MasterWitness
 from ganeti.objects import Cluster, ConfigData
 from ganeti.platform import machine, paths, users
@@ -76,7 +76,7 @@ class MasterDaemon(NamedTuple):
     server: LuxiServer
     fence: Fence
     job_log: JobLog
-    keeper: KeyLearning
+    key_learning: KeyLearning
     node_watch: NodeWatch
     witness: MasterWitness
 
@@ -131,15 +131,15 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     config.use_witness(witness.record_config)
     _settle_alone(config, override=won.override)
     startup.expect_lagging(config, won)
-    keeper = KeyLearning(config, runner)
-    keeper.adopt_own(voters)
+    key_learning = KeyLearning(config, runner)
+    key_learning.adopt_own(voters)
     locks = LockManager(startup.lock_keys(config.snapshot()))
-    left_work = WorkKeeper(config, locks, runner, won.epoch, won.promises)
-    context = MasterContext(config, locks, runner, left_work=left_work)
+    orphaned_work = OrphanedWorkLocks(config, locks, runner, won.epoch, won.promises)
+    context = MasterContext(config, locks, runner, orphaned_work=orphaned_work)
     livelock = startup.take_livelock(here.livelock_dir)
     executor = ProcessExecutor(places, Forker(fork_server), context, won.epoch, livelock.path)
     fence.before_end = executor.end_all
-    left_work.goes_on = executor.goes_on
+    orphaned_work.goes_on = executor.goes_on
     queue = JobQueue(
         store,
         Processor(context).execute,
@@ -149,7 +149,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
         filters=config.filters(),
         max_running=_most_jobs(config.cluster()),
         fatal=_die,
-        interrupted=left_work.survey,
+        interrupted=orphaned_work.survey,
         majority=lambda: config.cluster().auto_failover is not None,
         witness=witness,
         places=executor,
@@ -161,7 +161,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     context.queries = queries.QueryService(context)
     queue.start()
     executor.start()
-    left_work.clean_up_migrations(queue)
+    orphaned_work.clean_up_migrations(queue)
     events = EventLog()
     job_log = JobLog(here.log_jobs_file, here.log_audit_file)
     job_log.start()
@@ -177,7 +177,16 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     node_watch.start()
     witness.start()
     return MasterDaemon(
-        queue_lock, livelock, context, queue, server, fence, job_log, keeper, node_watch, witness
+        queue_lock,
+        livelock,
+        context,
+        queue,
+        server,
+        fence,
+        job_log,
+        key_learning,
+        node_watch,
+        witness,
     )
 
 
@@ -315,7 +324,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     threading.Thread(
         target=_activate_ip, args=(master.context,), name="master-ip", daemon=True
     ).start()
-    master.keeper.start()
+    master.key_learning.start()
     stopper: list[threading.Thread] = []
 
     def stop() -> None:
@@ -346,7 +355,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     master.node_watch.stop()
     master.witness.stop()
     master.fence.stop()
-    master.keeper.stop()
+    master.key_learning.stop()
     master.job_log.close()
     tracing.flush()
     for path in (here.master_socket, here.query_socket):

@@ -45,7 +45,7 @@ _PATIENCE_S: Final = 2.0
 _TIMEOUT_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
 
 
-class _Keeper(SpanProcessor):
+class _SpanBuffer(SpanProcessor):
     """Keeps the spans which have ended until they are sent; needs no thread."""
 
     def __init__(self, exporter: OTLPSpanExporter) -> None:
@@ -129,14 +129,14 @@ class Recorder:
             given[SERVICE_NAME] = service
         resource = Resource.create(given)
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._keeper: _Keeper | None = None
+        self._buffer: _SpanBuffer | None = None
         if background:
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         else:
             patient = any(os.environ.get(name) for name in _TIMEOUT_VARIABLES)
             exporter = OTLPSpanExporter() if patient else OTLPSpanExporter(timeout=_PATIENCE_S)
-            self._keeper = _Keeper(exporter)
-            self._provider.add_span_processor(self._keeper)
+            self._buffer = _SpanBuffer(exporter)
+            self._provider.add_span_processor(self._buffer)
         self._tracer = self._provider.get_tracer("ganeti", __version__)
 
     def begin(
@@ -168,10 +168,10 @@ class Recorder:
 
     def flush(self) -> str:
         """Send the spans which have ended; returns what went wrong."""
-        if self._keeper is None:
+        if self._buffer is None:
             sent = self._provider.force_flush(int(_PATIENCE_S * 1000))
         else:
-            sent = self._keeper.send()
+            sent = self._buffer.send()
         if sent:
             return ""
         address = next(os.environ[name] for name in trace_names.VARIABLES if os.environ.get(name))

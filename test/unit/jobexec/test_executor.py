@@ -170,20 +170,20 @@ def test_a_resting_process_which_dies_gets_no_job(lab: Lab) -> None:
 
 
 def test_locks_of_the_dead_are_kept_until_the_nodes_are_asked(lab: Lab) -> None:
-    """The keeper of left work takes over the locks before they are free, and revokes the calls."""
+    """The locks are taken over for orphaned work before they are free; calls are revoked."""
     locks = lab.master.locks
     work = lab.held(1)
     locks.acquire(work.owner, Level.INSTANCE, ["a"], shared=False)
     seen = []
 
-    class Keeper:
+    class OrphanedWork:
         def hand_over(
             self, job_id: int, _nodes: Sequence[str], held: Sequence[str], revoke: Sequence[str]
         ) -> None:
             owned = locks.owned(work.owner, Level.INSTANCE)
             seen.append((job_id, list(held), list(revoke), dict(owned)))
 
-    lab.master.context.left_work = Keeper()  # type: ignore[assignment]
+    lab.master.context.orphaned_work = OrphanedWork()  # type: ignore[assignment]
     kill(work.place.process_id)
     with pytest.raises(errors.OpExecError):
         work.finish()

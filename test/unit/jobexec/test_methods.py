@@ -6,7 +6,6 @@ import inspect
 from typing import Any
 
 import pytest
-from ganeti.master.left_work import WorkKeeper
 
 from fakes.config import instance_of
 from ganeti import errors
@@ -18,6 +17,7 @@ from ganeti.jobexec.methods import METHODS, SERVICES, Acquired, Held, Method, Wa
 from ganeti.jobexec.requests import Requests
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import EXCLUSIVE, SHARED, Level, LockId
+from ganeti.master.orphaned_work import OrphanedWorkLocks
 from ganeti.master.queries import QueryService
 from ganeti.master.witness import MasterWitness
 from ganeti.opcodes.test import OpTestDelay
@@ -32,7 +32,7 @@ ELSEWHERE = {
     "calls": RpcRunner,
     "queries": QueryService,
     "files": JobQueue,
-    "left_work": WorkKeeper,
+    "orphaned_work": OrphanedWorkLocks,
     "witness": MasterWitness,
 }
 
@@ -117,7 +117,7 @@ def test_defaults_and_names_of_arguments_are_those_of_the_declaration() -> None:
     assert update.encode([], {"ec_id": "x", "instance": instance_of("web")}) == [packed, "x"]
     with pytest.raises(TypeError):
         update.encode([], {"instance": instance_of("web"), "uuid": "x"})
-    hand_over = METHODS["left_work"]["hand_over"]
+    hand_over = METHODS["orphaned_work"]["hand_over"]
     assert hand_over.encode([7, {"node1"}, ["web"]], {}) == [7, ["node1"], ["web"], []]
 
 

@@ -34,7 +34,7 @@ class Lab:
         self.config = FakeConfig(cluster_of(3))
         self.rpc = FakeRpc(self.config)
         self.rpc.shown = dict(self.own)
-        self.keeper = KeyLearning(self.config, self.rpc)  # type: ignore[arg-type]
+        self.key_learning = KeyLearning(self.config, self.rpc)  # type: ignore[arg-type]
 
     def pins(self) -> dict[str, tuple[str, ...] | None]:
         return {node.name: node.key_pins for node in self.config.nodes()}
@@ -56,54 +56,54 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 def test_all_nodes_after_an_upgrade(lab: Lab) -> None:
-    assert sorted(lab.keeper.look()) == sorted(map(uuid_of, ("node1", "node2", "node3")))
+    assert sorted(lab.key_learning.poll()) == sorted(map(uuid_of, ("node1", "node2", "node3")))
     assert lab.pins() == {name: lab.pin(name) for name in lab.own}
     lab.rpc.calls.clear()
     # Then it never asks again, and no machine which gets the address later becomes the node.
     lab.rpc.shown[NODE2] = lab.own[NODE3]
-    assert lab.keeper.look() == [] and lab.rpc.calls == []
+    assert lab.key_learning.poll() == [] and lab.rpc.calls == []
 
 
 def test_older_nodes_are_asked_until_they_have_a_key(lab: Lab) -> None:
     lab.rpc.shown[NODE3] = lab.shared
     lab.rpc.errors["version", NODE2] = errors.NodeUnreachable(NODE2, "version", "no route")
-    assert lab.keeper.look() == [uuid_of("node1")]
+    assert lab.key_learning.poll() == [uuid_of("node1")]
     assert lab.pins() == {NODE1: lab.pin(NODE1), NODE2: None, NODE3: None}
     lab.rpc.errors.clear()
     lab.rpc.shown[NODE3] = lab.own[NODE3]
-    assert lab.keeper.look() == [uuid_of("node2"), uuid_of("node3")]
+    assert lab.key_learning.poll() == [uuid_of("node2"), uuid_of("node3")]
 
 
 def test_offline_nodes_are_not_asked(lab: Lab) -> None:
     commit(lab.config).update_node(updated(lab.config.node_by_name(NODE3), offline=True))
-    lab.keeper.look()
+    lab.key_learning.poll()
     assert lab.pins()[NODE3] is None
     assert {node for _, node, _ in lab.rpc.calls} == {NODE1, NODE2}
 
 
 def test_a_key_which_two_nodes_show_is_nobodys(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     lab.rpc.shown[NODE3] = lab.own[NODE2]
-    assert lab.keeper.look() == [uuid_of("node1")]
+    assert lab.key_learning.poll() == [uuid_of("node1")]
     assert f"node {NODE3} shows the key of another node" in caplog.text
     lab.know(NODE2, lab.pin(NODE2))
-    assert lab.keeper.look() == []
+    assert lab.key_learning.poll() == []
 
 
 def test_nothing_is_written_while_keys_are_renewed(lab: Lab) -> None:
     """The renewal decides which key is written, because the node will show another one."""
     Path(lab.here.server_ca_file).write_text(lab.shared)
-    assert lab.keeper.look() == []
+    assert lab.key_learning.poll() == []
     Path(lab.here.server_ca_file).unlink()
     cluster = lab.config.cluster()
     certs = {**cluster.candidate_certs, uuid_of("node1") + "-renewal": "AA"}
     commit(lab.config).update_cluster(updated(cluster, candidate_certs=certs))
-    assert lab.keeper.look() == []
+    assert lab.key_learning.poll() == []
     assert set(lab.pins().values()) == {None}
 
 
 def test_a_certificate_that_cannot_be_read(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     lab.rpc.shown[NODE2] = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    assert lab.keeper.look() == [uuid_of("node1"), uuid_of("node3")]
+    assert lab.key_learning.poll() == [uuid_of("node1"), uuid_of("node3")]
     assert f"node {NODE2}: " in caplog.text
 
 
@@ -111,11 +111,11 @@ def test_the_master_trusts_its_own_files(lab: Lab, caplog: pytest.LogCaptureFixt
     """Its key was replaced: no other node is needed to accept that."""
     caplog.set_level(logging.WARNING)
     lab.know(NODE1, lab.pin(NODE2))
-    lab.keeper.adopt_own(lab.rpc)  # type: ignore[arg-type]
+    lab.key_learning.adopt_own(lab.rpc)  # type: ignore[arg-type]
     assert lab.pins()[NODE1] == lab.pin(NODE1)
     assert "another key than in the configuration" in caplog.text
     lab.rpc.calls.clear()
-    lab.keeper.adopt_own(lab.rpc)  # type: ignore[arg-type]
+    lab.key_learning.adopt_own(lab.rpc)  # type: ignore[arg-type]
     assert lab.rpc.calls == [], "as long as they agree, nothing is asked"
 
 
@@ -125,12 +125,12 @@ def test_only_what_is_in_its_files(lab: Lab, shown: str) -> None:
     lab.know(NODE1, lab.pin(NODE2))
     texts = {"configured": lab.own[NODE2], "foreign": lab.own[NODE3], "shared": lab.shared}
     lab.rpc.shown[NODE1] = texts[shown]
-    lab.keeper.adopt_own(lab.rpc)  # type: ignore[arg-type]
+    lab.key_learning.adopt_own(lab.rpc)  # type: ignore[arg-type]
     assert lab.pins()[NODE1] == lab.pin(NODE2)
 
 
 def test_a_key_which_is_not_known_is_asked_for_later(lab: Lab) -> None:
-    lab.keeper.adopt_own(lab.rpc)  # type: ignore[arg-type]
+    lab.key_learning.adopt_own(lab.rpc)  # type: ignore[arg-type]
     assert lab.rpc.calls == [] and lab.pins()[NODE1] is None
 
 
@@ -138,13 +138,13 @@ def test_the_thread_goes_on_after_an_error(lab: Lab, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(key_learning, "PAUSE_S", 0.0)
     results = iter([errors.ConfigurationError("too few candidates"), None])
 
-    def look() -> None:
+    def poll() -> None:
         found = next(results, StopIteration)
         if isinstance(found, Exception):
             raise found
         if found is StopIteration:
-            lab.keeper.stop()
+            lab.key_learning.stop()
 
-    lab.keeper.look = look  # type: ignore[method-assign,assignment]
-    lab.keeper._run()
+    lab.key_learning.poll = poll  # type: ignore[method-assign,assignment]
+    lab.key_learning._run()
     assert next(results, None) is None

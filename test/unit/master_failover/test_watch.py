@@ -263,7 +263,7 @@ def test_nothing_is_watched_without_a_reason(lab: Lab) -> None:
     assert failover_report.read().text == "automatic failover is off"
     lab.facts = lab.facts._replace(limit_s=5, candidates=(MASTER, THIRD))
     assert lab.watch.look() == IDLE_S
-    assert "no master candidate" in failover_report.read().text
+    assert "not a master candidate" in failover_report.read().text
 
 
 def test_files_which_cannot_be_read_end_nothing(lab: Lab) -> None:

@@ -200,7 +200,7 @@ def test_other_files_come_along(place: Path, run: Callable[..., tuple[int, str]]
         ({"cluster": 5}, "contains no cluster configuration"),
         ({"nodes": {}}, "master_node"),
         ({"instances": {"x": {}}}, "instances/x/admin_state: is missing"),
-        ({"instances": 5}, "no configuration of version 2.10"),
+        ({"instances": 5}, "not a configuration of version 2.10"),
     ],
 )
 def test_what_cannot_be_converted(

@@ -61,8 +61,8 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         findings.section("Checking the job queue of the master")
         self._lost_jobs(findings, data)
         findings.section("Looking for work of jobs which have ended")
-        keeper = self.ctx.left_work
-        for node, text in keeper.left() if keeper is not None else ():
+        orphaned = self.ctx.orphaned_work
+        for node, text in orphaned.left() if orphaned is not None else ():
             findings.report("ENODERPC", node, text)
         findings.summary()
         return not findings.failed

@@ -129,34 +129,34 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
     nodes = {node.uuid: node for node in plan.nodes}
     unit.feedback(f"Finding out where instance {instance.name} runs")
     found, stays = _settled(unit, plan, sleep)
-    keeper = nodes[stays or _keeper(unit, plan, found)]
-    arrived = keeper.uuid in found.waiting or _has_arrived(found.here[keeper.uuid])
+    chosen = nodes[stays or _node_that_keeps(unit, plan, found)]
+    arrived = chosen.uuid in found.waiting or _has_arrived(found.here[chosen.uuid])
     # No other node may go on with the instance. Those which have sent it cannot.
     for uuid in found.waiting:
-        if uuid != keeper.uuid:
+        if uuid != chosen.uuid:
             live.abort_on_target(unit.rpc, instance, nodes[uuid], None)
     for uuid in found.here:
-        if uuid != keeper.uuid:
+        if uuid != chosen.uuid:
             unit.rpc.call(
                 INSTANCE_SHUTDOWN, uuid, instance=instance, timeout_s=0, reason=[]
             ).payload()
-    if keeper.uuid == source.uuid:
+    if chosen.uuid == source.uuid:
         unit.feedback(f"* it runs on its primary node {source.name}")
     else:
-        unit.feedback(f"* it runs on {keeper.name}, which becomes its primary node")
-        live.record_target(unit.config, instance, keeper)
-    if keeper.uuid in found.here and found.here[keeper.uuid].status == live.POSTCOPY:
-        _complete_postcopy(unit, instance, keeper, [nodes[uuid] for uuid in found.sent], sleep)
+        unit.feedback(f"* it runs on {chosen.name}, which becomes its primary node")
+        live.record_target(unit.config, instance, chosen)
+    if chosen.uuid in found.here and found.here[chosen.uuid].status == live.POSTCOPY:
+        _complete_postcopy(unit, instance, chosen, [nodes[uuid] for uuid in found.sent], sleep)
     known = found.known() | {source.uuid}
     for uuid in dict.fromkeys((*found.sent, source.uuid)):
-        if uuid in nodes and uuid != keeper.uuid:
+        if uuid in nodes and uuid != chosen.uuid:
             _forget_sent(unit.rpc, instance, uuid)
     _forget_transfers(unit.rpc, instance, [uuid for uuid in nodes if uuid not in known])
-    if arrived or keeper.uuid != source.uuid:
-        _let_run(unit.config, unit.rpc, instance, keeper)
-    elif keeper.uuid != stays:
+    if arrived or chosen.uuid != source.uuid:
+        _let_run(unit.config, unit.rpc, instance, chosen)
+    elif chosen.uuid != stays:
         live.continue_on_source(unit.rpc, instance, source, True)
-    others = [node for node in plan.nodes if node.uuid != keeper.uuid]
+    others = [node for node in plan.nodes if node.uuid != chosen.uuid]
     if unit.config.disk_template(instance) in INT_MIRRORED:
         # This activates a replica which is not active; then the two connect as single-primary.
         assemble_disks(unit, unit.config.instance(instance.uuid), ignore_secondaries=True)
@@ -246,7 +246,7 @@ def _find(
     return found
 
 
-def _keeper(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
+def _node_that_keeps(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
     """Return the UUID of the node which keeps the instance.
 
     :raises errors.OpExecError: it is nowhere, or on several nodes without a known reason.
@@ -254,8 +254,8 @@ def _keeper(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
     instance, source = plan.instance, plan.source
     names = {node.uuid: node.name for node in plan.nodes}
     if len(found.here) == 1:
-        (keeper,) = found.here
-        return keeper
+        (chosen,) = found.here
+        return chosen
     if not found.here and len(found.sent) == len(found.waiting) == 1:
         if next(iter(found.sent.values())).status == live.COMPLETED:
             # It is about to have read all of what was sent.
