@@ -31,7 +31,7 @@ class Copy(NamedTuple):
     names: Sequence[str]
 
     def state(self, image: Image, entry_sum: str) -> str:
-        """Return True if the node has this image: ``ok``, ``missing`` or ``damaged``.
+        """Return the state of an image on the node: ``ok``, ``missing`` or ``damaged``.
 
         :param entry_sum: the SHA-256 of the entry on the master.
         """

@@ -99,8 +99,10 @@ def _switched(cluster: Cluster, chosen: Iterable[Node], *, offline: bool) -> Clu
 
 
 def _served(cluster: Cluster, factor: float) -> tuple[bool, Cluster, list[Step]]:
-    """Return True if balancing leaves every online node with capacity for a larger standard
-    instance.
+    """Balance a cluster.
+
+    :returns: whether every online node then has capacity for a larger standard instance, the
+        cluster, and the steps.
     """
     state = balance.start(cluster)
     steps = list(balance.run(state, balance.Options(min_gain=0.0)))

@@ -44,7 +44,7 @@ _UNFINISHED: Final = tuple(
 
 
 def daemons() -> Family:
-    """Return True if each daemon of this node runs."""
+    """Return for each daemon of this node whether it runs."""
     family = Family("ganeti_node_daemon_up", GAUGE, "Whether a daemon runs on this node")
     for name in _DAEMONS:
         try:

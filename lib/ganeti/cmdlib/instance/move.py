@@ -29,7 +29,7 @@ from ganeti.objects import Disk, Instance, Node
 from ganeti.objects.disk_templates import COPYABLE
 from ganeti.opcodes.instance import OpInstanceMove
 from ganeti.utils.undo import UndoStack
-from ganeti.wire.calls import BLOCKDEV_ASSEMBLE_MULTI, BLOCKDEV_SHUTDOWN_MULTI, INSTANCE_SHUTDOWN
+from ganeti.wire.calls import BLOCKDEV_ASSEMBLE_MULTI, BLOCKDEV_SHUTDOWN_MULTI
 from ganeti.wire.calls.backup import RAW
 
 
@@ -149,12 +149,8 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
     def _stop(self, plan: MovePlan) -> None:
         instance, source = plan.instance, plan.source
         self.info(f"Shutting down instance {instance.name} on source node {source.name}")
-        answer = self.rpc.call(
-            INSTANCE_SHUTDOWN,
-            source.uuid,
-            instance=instance,
-            timeout_s=self.op.shutdown_timeout,
-            reason=list(self.op.reason or []),
+        answer = power.ask_to_stop(
+            self.rpc, instance, source.uuid, self.op.shutdown_timeout, self.op.reason
         )
         if answer.failure is not None:
             text = (

@@ -20,7 +20,7 @@ NULL: Final = Result(ht.NoneType, "null")
 
 
 def _same(_values: dict[str, Any]) -> None:
-    """Return an object unchanged."""
+    """Leave an object unchanged."""
 
 
 class Table:

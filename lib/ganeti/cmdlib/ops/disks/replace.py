@@ -238,7 +238,7 @@ class Replacement:
         )
 
     def _present(self, disk: Disk) -> list[bool]:
-        """Return True if each volume of a disk exists on the node.
+        """Return for each volume of a disk whether it exists on the node.
 
         After a loss they may be missing.
         """

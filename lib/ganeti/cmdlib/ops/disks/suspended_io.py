@@ -185,7 +185,7 @@ def complete_without(
     time: one which lost its storage or was activated again since then may have missed writes which
     the connected primary confirmed. Disks of which nothing is known stay as they are.
 
-    The node is off, or marked offline, so that the master lets it go on no more.
+    The node is off, or marked offline, so that the master does not resume its I/O any more.
 
     :param pairs: disks with their instances.
     :param source_uuid: the dead node, on which the disks were writable.

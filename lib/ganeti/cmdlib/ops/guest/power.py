@@ -7,7 +7,7 @@ command again) finishes the work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -19,7 +19,7 @@ from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Instance
-    from ganeti.rpc import RpcRunner
+    from ganeti.rpc import Result, RpcRunner
 
 
 def start(
@@ -100,18 +100,33 @@ def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
     :raises errors.OpExecError: it may still run; nothing else was changed.
     """
     node_name = unit.config.node(instance.primary_node).name
-    answer = unit.rpc.call(
-        INSTANCE_SHUTDOWN,
-        instance.primary_node,
-        instance=instance,
-        timeout_s=timeout_s,
-        reason=list(unit.op.reason or []),
-    )
+    answer = ask_to_stop(unit.rpc, instance, instance.primary_node, timeout_s, unit.op.reason)
     if answer.failure is not None:
         raise errors.OpExecError(
             f"could not shut down instance {instance.name} on node {node_name}:"
             f" {why(answer.failure)}"
         ) from answer.failure
+
+
+def ask_to_stop(
+    rpc: RpcRunner,
+    instance: Instance,
+    node_uuid: str,
+    timeout_s: int,
+    reason: Sequence[Any] | None,
+) -> Result:
+    """Stop the guest of an instance on a node, and return how that ended.
+
+    :param timeout_s: seconds which the guest has to stop by itself.
+    :param reason: the trail of reasons of the opcode.
+    """
+    return rpc.call(
+        INSTANCE_SHUTDOWN,
+        node_uuid,
+        instance=instance,
+        timeout_s=timeout_s,
+        reason=list(reason or []),
+    )
 
 
 def deactivate_disks(config: Config, rpc: RpcRunner, instance: Instance) -> None:

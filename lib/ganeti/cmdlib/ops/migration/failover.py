@@ -23,7 +23,6 @@ from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.utils.undo import UndoStack
-from ganeti.wire.calls import INSTANCE_SHUTDOWN
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -149,13 +148,7 @@ def _stop_on_source(
 ) -> None:
     instance, source = plan.instance, plan.source
     unit.feedback(f"* stopping it on {source.name}")
-    answer = unit.rpc.call(
-        INSTANCE_SHUTDOWN,
-        source.uuid,
-        instance=instance,
-        timeout_s=shutdown_timeout_s,
-        reason=list(unit.op.reason or []),
-    )
+    answer = power.ask_to_stop(unit.rpc, instance, source.uuid, shutdown_timeout_s, unit.op.reason)
     if answer.failure is not None:
         if not ignore_consistency:
             raise errors.OpExecError(
