@@ -23,7 +23,7 @@ from fakes.config import FakeConfig
 from fakes.master import Master
 from ganeti import errors, storage
 from ganeti.backend import registry
-from ganeti.hypervisor.fake.driver import RUNS
+from ganeti.hypervisor.fake.guests import RUNS
 from ganeti.objects import ConfigData, Disk
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.base import OpCode

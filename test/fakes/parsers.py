@@ -42,8 +42,7 @@ from ganeti.htools.loading import request as htools_request
 from ganeti.htools.loading import rest as htools_rest
 from ganeti.htools.loading import text as htools_text
 from ganeti.http import auth, document, head, messages
-from ganeti.hypervisor import base as hypervisor
-from ganeti.hypervisor import console_log, rootfs
+from ganeti.hypervisor import console_log, host, rootfs
 from ganeti.hypervisor.chroot import parse as chroot
 from ganeti.hypervisor.kvm import parse as kvm
 from ganeti.hypervisor.kvm import privileges, probe, runtime
@@ -540,7 +539,7 @@ TEXTS: dict[str, Parser] = {
         lvm.parse_lvs, ("  xenvg|a|4096.00|-wi-ao----|253|0|4096.00|1|x,y|/dev/sda(0)\n",)
     ),
     "memory": Parser(
-        lambda value: hypervisor.linux_node_info(value, 1, 1, 1),
+        lambda value: host.linux_node_info(value, 1, 1, 1),
         ("MemTotal: 2048 kB\nMemFree: 1024 kB\nCached: 1 kB\n",),
     ),
     "node setup": Parser(

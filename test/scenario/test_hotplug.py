@@ -184,9 +184,7 @@ def test_guest_that_does_not_listen_keeps_its_disk(
     with pytest.raises(errors.HotplugError, match="did not release"):
         plug(node, guest, REMOVE, extra, 1)
     with paths.override(node.paths):
-        assert [disk.uuid for disk in hypervisor.of("kvm").plugged_disks(guest.name) or ()] == [
-            guest.disks_info[0].uuid,
-            extra.uuid,
-        ]
+        plugged = hypervisor.of("kvm").devices.plugged_disks(guest.name) or ()
+        assert [disk.uuid for disk in plugged] == [guest.disks_info[0].uuid, extra.uuid]
     node.shutdown(guest)
     assert node.leftovers() == []

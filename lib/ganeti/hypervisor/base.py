@@ -8,9 +8,7 @@ read from the machine each time, because every node call is served by a new proc
 
 from __future__ import annotations
 
-import glob
-import os
-import re
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,11 +21,15 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.utils import fs
 
 # How often a driver asks for the end of a guest, when it gets no event: the first pause, its
 # growth, and the longest pause, in seconds.
 _END_POLL = (0.002, 1.5, 0.5)
+
+
+#: State of a guest in :class:`InstanceInfo`.
+RUNNING = hv.STATE_RUNNING
+SHUTDOWN = hv.STATE_SHUTDOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,166 @@ class AttachedDisk(NamedTuple):
     uri: str | None = None  # the URI by which the hypervisor itself opens the disk
 
 
+class Devices:
+    """Changes to the devices of running guests. This class refuses them.
+
+    A driver that can change devices has its own class, and overrides the methods of what it can.
+
+    :param hypervisor: its name, for messages.
+    """
+
+    def __init__(self, hypervisor: str) -> None:
+        self._hypervisor = hypervisor
+
+    def check(self, instance: FilledInstance) -> None:
+        """Check that devices of a running guest can be changed.
+
+        :raises HotplugError: they cannot; says why.
+        """
+        raise errors.HotplugError(
+            f"hypervisor {self._hypervisor} cannot change devices of running instances, such as "
+            f"{instance.name}"
+        )
+
+    def add_disk(self, instance: FilledInstance, attached: AttachedDisk, seq: int) -> None:
+        """Plug a disk into a running guest.
+
+        :param seq: its position; the disks from this position on move up by one.
+        :raises HotplugError: it is not plugged in.
+        """
+        self.check(instance)
+
+    def add_nic(self, instance: FilledInstance, nic: FilledNic, seq: int) -> None:
+        """Plug a NIC into a running guest.
+
+        :param seq: its position; the NICs from this position on move up by one.
+        :raises HotplugError: it is not plugged in.
+        """
+        self.check(instance)
+
+    def remove_disk(self, instance: FilledInstance, disk: Disk) -> None:
+        """Unplug a disk from a running guest; one that the guest lacks is not an error.
+
+        :raises HotplugError: it is still plugged in.
+        """
+        self.check(instance)
+
+    def remove_nic(self, instance: FilledInstance, nic: FilledNic) -> None:
+        """Unplug a NIC from a running guest; one that the guest lacks is not an error.
+
+        :raises HotplugError: it is still plugged in.
+        """
+        self.check(instance)
+
+    def modify_disk(self, instance: FilledInstance, disk: Disk) -> None:
+        """Change the parameters of a plugged disk.
+
+        :raises HotplugError: it has the old parameters.
+        """
+        self.check(instance)
+
+    def modify_nic(self, instance: FilledInstance, nic: FilledNic) -> None:
+        """Replace a plugged NIC by a changed one, which has the same address in the guest.
+
+        :raises HotplugError: it has the old parameters, or the message says that the guest is left
+            without it.
+        """
+        self.check(instance)
+
+    def plugged_disks(self, instance_name: str) -> Sequence[Disk] | None:
+        """Return the disks of a running guest, in order.
+
+        The result is None if the hypervisor does not know them.
+        """
+        return None
+
+
+class Migration:
+    """Migration of running guests to another node. This class refuses it.
+
+    The source serves ``info``, ``send``, ``status`` and ``finalize_source``; the target serves
+    ``accept`` and ``finalize_target``.
+
+    :param hypervisor: its name, for messages.
+    """
+
+    def __init__(self, hypervisor: str) -> None:
+        self._hypervisor = hypervisor
+
+    def check(self, instance: FilledInstance) -> None:
+        """Check that a guest can be migrated to another node.
+
+        :raises HypervisorError: it cannot; says why.
+        """
+        raise self._no_migration(instance.name)
+
+    def info(self, instance: FilledInstance) -> Any:
+        """Return the data from which the target prepares the incoming migration; JSON values."""
+        raise self._no_migration(instance.name)
+
+    def accept(
+        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
+    ) -> None:
+        """Prepare an incoming migration, or prepare to resume one whose connection broke after the
+        guest had arrived.
+
+        :param info: :meth:`info` of the source.
+        :param target: address of this node, to which the source sends.
+        :raises HypervisorError: nothing is left behind.
+        """
+        raise self._no_migration(instance.name)
+
+    def send(self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool) -> None:
+        """Begin to send a guest to the address ``target``; see :meth:`status`.
+
+        :raises HypervisorError: it was not sent, or it is not known whether.
+        """
+        raise self._no_migration(instance.name)
+
+    def status(self, instance: FilledInstance) -> MigrationStatus:
+        """Return the progress of the last migration from this node, or to it.
+
+        Only the sender reports how much memory there is. Its ``status`` is "none" when there was
+        no migration.
+
+        :raises HypervisorError: it is not known; it may have ended well.
+        """
+        raise self._no_migration(instance.name)
+
+    def finalize_source(self, instance: FilledInstance, *, success: bool, live: bool) -> None:
+        """After a migration: remove the guest here; after a failure, let it run on here.
+
+        :raises HypervisorError: after a failure: the guest was, or may have been, sent as a whole,
+            and was not continued.
+        """
+        raise self._no_migration(instance.name)
+
+    def finalize_target(self, instance: FilledInstance, info: Any, *, success: bool) -> None:
+        """After a migration: let the guest run here; after a failure, remove what was prepared.
+
+        :raises HypervisorError: after a failure: the guest has arrived, and was not ended.
+        """
+        raise self._no_migration(instance.name)
+
+    def _no_migration(self, instance_name: str) -> errors.HypervisorError:
+        return errors.HypervisorError(
+            f"hypervisor {self._hypervisor} cannot migrate instances, such as {instance_name}"
+        )
+
+
 class Hypervisor(ABC):
-    """The driver of a hypervisor."""
+    """The driver of a hypervisor.
+
+    :ivar devices: changes the devices of running guests.
+    :ivar migration: moves running guests to other nodes.
+    """
 
     #: What the rest of the system knows of this hypervisor.
     DESCRIPTOR: HypervisorDescriptor
+
+    def __init__(self) -> None:
+        self.devices = Devices(self.name)
+        self.migration = Migration(self.name)
 
     @property
     def name(self) -> str:
@@ -108,7 +265,7 @@ class Hypervisor(ABC):
         """Ask a guest to shut down, or with ``force`` end it.
 
         Without ``force`` this returns at once; the caller checks with :meth:`is_running`, and asks
-        again. After a forced stop the guest has ended. A guest that does not run is not an error.
+        again. After a forced stop the guest has ended. A guest that does not run is no error.
 
         :raises HypervisorError: it cannot be asked, or does not end.
         """
@@ -128,6 +285,21 @@ class Hypervisor(ABC):
         :raises HypervisorError: it does not run, has a disk which is not the instance's any more,
             or needs a file which is missing; then it was not stopped. Or it does not start again.
         """
+
+    def shut_down(self, instance_name: str, hvparams: Mapping[str, Any], timeout_s: float) -> None:
+        """Ask a guest to shut down, wait, and end it when it still runs after ``timeout_s``.
+
+        :raises HypervisorError: it cannot be asked, or does not end.
+        """
+        self.stop(instance_name, hvparams)
+        self.wait_end(instance_name, timeout_s)
+        if self.is_running(instance_name):
+            logging.warning(
+                "instance %s did not shut down within %g s, stopping it hard",
+                instance_name,
+                timeout_s,
+            )
+            self.stop(instance_name, hvparams, force=True)
 
     @abstractmethod
     def list_instances(self) -> list[str]:
@@ -226,139 +398,6 @@ class Hypervisor(ABC):
             f" {instance.name}"
         )
 
-    # Devices of a running guest. ``dev_type`` is ``disk`` or ``nic``. ``extra`` is [link, URI or
-    # None] for a disk. ``seq`` is the position of the device among those of its type: a new device
-    # moves those from this position on up by one, and a removed one moves those after it down.
-
-    def hotplug_supported(self, instance: FilledInstance) -> None:
-        """Check that devices of a running guest can be changed.
-
-        :raises HotplugError: they cannot; says why.
-        """
-        raise errors.HotplugError(
-            f"hypervisor {self.name} cannot change devices of running instances, such as "
-            f"{instance.name}"
-        )
-
-    def hot_add(
-        self,
-        instance: FilledInstance,
-        dev_type: str,
-        device: Disk | FilledNic,
-        extra: Sequence[Any] | None,
-        seq: int,
-    ) -> Any:
-        """Plug a device into a running guest.
-
-        :raises HotplugError: it is not plugged in.
-        """
-        self.hotplug_supported(instance)
-
-    def hot_remove(
-        self,
-        instance: FilledInstance,
-        dev_type: str,
-        device: Disk | FilledNic,
-        extra: Sequence[Any] | None,
-        seq: int,
-    ) -> Any:
-        """Unplug a device from a running guest; one that the guest lacks is not an error.
-
-        :raises HotplugError: it is still plugged in.
-        """
-        self.hotplug_supported(instance)
-
-    def hot_modify(
-        self,
-        instance: FilledInstance,
-        dev_type: str,
-        device: Disk | FilledNic,
-        extra: Sequence[Any] | None,
-        seq: int,
-    ) -> Any:
-        """Change the parameters of a plugged device; it keeps its address in the guest.
-
-        :raises HotplugError: it has the old parameters, or the message says that the guest is left
-            without it.
-        """
-        self.hotplug_supported(instance)
-
-    def plugged_disks(self, instance_name: str) -> Sequence[Disk] | None:
-        """Return the disks of a running guest, in order.
-
-        The result is None if the hypervisor does not know them.
-        """
-        return None
-
-    # Migration. On the source: migration_info, migrate, migration_status,
-    # finalize_migration_source; on the target: accept_instance, finalize_migration_target.
-
-    def migratable(self, instance: FilledInstance) -> None:
-        """Check that a guest can be migrated to another node.
-
-        :raises HypervisorError: it cannot; says why.
-        """
-        raise self._no_migration(instance.name)
-
-    def migration_info(self, instance: FilledInstance) -> Any:
-        """Return the data from which the target prepares the incoming migration; JSON values."""
-        raise self._no_migration(instance.name)
-
-    def accept_instance(
-        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
-    ) -> None:
-        """Prepare an incoming migration, or prepare to resume one whose connection broke after the
-        guest had arrived.
-
-        :param info: :meth:`migration_info` of the source.
-        :param target: address of this node, to which the source sends.
-        :raises HypervisorError: nothing is left behind.
-        """
-        raise self._no_migration(instance.name)
-
-    def migrate(
-        self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
-    ) -> None:
-        """Begin to send a guest to the address ``target``; see :meth:`migration_status`.
-
-        :raises HypervisorError: it was not sent, or it is not known whether.
-        """
-        raise self._no_migration(instance.name)
-
-    def migration_status(self, instance: FilledInstance) -> MigrationStatus:
-        """Return the progress of the last migration from this node, or to it.
-
-        Only the sender reports how much memory there is. Its ``status`` is "none" when there was
-        no migration.
-
-        :raises HypervisorError: it is not known; it may have ended well.
-        """
-        raise self._no_migration(instance.name)
-
-    def finalize_migration_source(
-        self, instance: FilledInstance, *, success: bool, live: bool
-    ) -> None:
-        """After a migration: remove the guest here; after a failure, let it run on here.
-
-        :raises HypervisorError: after a failure: the guest was, or may have been, sent as a whole,
-            and was not continued.
-        """
-        raise self._no_migration(instance.name)
-
-    def finalize_migration_target(
-        self, instance: FilledInstance, info: Any, *, success: bool
-    ) -> None:
-        """After a migration: let the guest run here; after a failure, remove what was prepared.
-
-        :raises HypervisorError: after a failure: the guest has arrived, and was not ended.
-        """
-        raise self._no_migration(instance.name)
-
-    def _no_migration(self, instance_name: str) -> errors.HypervisorError:
-        return errors.HypervisorError(
-            f"hypervisor {self.name} cannot migrate instances, such as {instance_name}"
-        )
-
 
 def require_file_name(instance_name: str) -> str:
     """Return the name of an instance, which becomes the name of a file or directory.
@@ -370,75 +409,3 @@ def require_file_name(instance_name: str) -> str:
     if "/" in instance_name or instance_name.startswith(".") or not instance_name:
         raise errors.HypervisorError(f"'{instance_name}' is not an instance name")
     return instance_name
-
-
-# Facts of a Linux node
-
-_KIB = re.compile(r"[0-9]{1,18}")
-
-
-def parse_meminfo(text: str) -> dict[str, int]:
-    """Read ``/proc/meminfo``.
-
-    :returns: name -> KiB, of the lines which have a number.
-
-    Source: proc(5).
-    """
-    result = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        fields = rest.split()
-        if fields and _KIB.fullmatch(fields[0]):
-            result[name.strip()] = int(fields[0])
-    return result
-
-
-def linux_node_info(meminfo: str, processors: int, numa_nodes: int, sockets: int) -> dict[str, Any]:
-    """Return the capacity of a node whose guests are processes of its own kernel.
-
-    :param meminfo: content of /proc/meminfo.
-    :returns: the published keys of the call ``node_info``; memory in MiB.
-    :raises HypervisorError: ``meminfo`` lacks a line.
-    """
-    memory = parse_meminfo(meminfo)
-    try:
-        total_mib = memory["MemTotal"] // 1024
-        free_kib = memory["MemFree"] + memory.get("Buffers", 0) + memory.get("Cached", 0)
-    except KeyError as err:
-        raise errors.HypervisorError(f"/proc/meminfo has no line {err.args[0]}") from err
-    free_mib = min(free_kib // 1024, total_mib)
-    return {
-        "memory_total": total_mib,
-        "memory_free": free_mib,
-        # Memory in use which the kernel cannot free for guests.
-        "memory_dom0": total_mib - free_mib,
-        "cpu_total": processors,
-        "cpu_nodes": numa_nodes,
-        "cpu_sockets": sockets,
-        "cpu_dom0": 1,
-    }
-
-
-def read_linux_node_info() -> dict[str, Any]:
-    """Read the capacity of this machine, see :func:`linux_node_info`.
-
-    :raises HypervisorError: the memory size cannot be read.
-    """
-    try:
-        meminfo = fs.read_file("/proc/meminfo")
-    except OSError as err:
-        raise errors.HypervisorError(f"cannot read the memory size: {err}") from err
-    packages = set()
-    for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/topology/physical_package_id"):
-        try:
-            packages.add(fs.read_file(path).strip())
-        except OSError:
-            # A processor which is switched off has no topology.
-            continue
-    nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
-    return linux_node_info(meminfo, os.cpu_count() or 1, max(nodes, 1), max(len(packages), 1))
-
-
-#: State of a guest in :class:`InstanceInfo`.
-RUNNING = hv.STATE_RUNNING
-SHUTDOWN = hv.STATE_SHUTDOWN

@@ -1,10 +1,13 @@
-"""Facts about processes, files, interfaces and logs of this machine."""
+"""Facts about processes, files, interfaces, logs and the capacity of this machine."""
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import select
 import stat
+from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor.net.addresses import parse_addresses
@@ -136,3 +139,70 @@ def require_raw(parameter: str, path: str) -> None:
         ) from err
     if problem is not None:
         raise errors.HypervisorError(f"parameter {parameter}: {problem}")
+
+
+# The capacity of a node
+
+_KIB = re.compile(r"[0-9]{1,18}")
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """Read ``/proc/meminfo``.
+
+    :returns: name -> KiB, of the lines which have a number.
+
+    Source: proc(5).
+    """
+    result = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        fields = rest.split()
+        if fields and _KIB.fullmatch(fields[0]):
+            result[name.strip()] = int(fields[0])
+    return result
+
+
+def linux_node_info(meminfo: str, processors: int, numa_nodes: int, sockets: int) -> dict[str, Any]:
+    """Return the capacity of a node whose guests are processes of its own kernel.
+
+    :param meminfo: content of /proc/meminfo.
+    :returns: the published keys of the call ``node_info``; memory in MiB.
+    :raises HypervisorError: ``meminfo`` lacks a line.
+    """
+    memory = parse_meminfo(meminfo)
+    try:
+        total_mib = memory["MemTotal"] // 1024
+        free_kib = memory["MemFree"] + memory.get("Buffers", 0) + memory.get("Cached", 0)
+    except KeyError as err:
+        raise errors.HypervisorError(f"/proc/meminfo has no line {err.args[0]}") from err
+    free_mib = min(free_kib // 1024, total_mib)
+    return {
+        "memory_total": total_mib,
+        "memory_free": free_mib,
+        # Memory in use which the kernel cannot free for guests.
+        "memory_dom0": total_mib - free_mib,
+        "cpu_total": processors,
+        "cpu_nodes": numa_nodes,
+        "cpu_sockets": sockets,
+        "cpu_dom0": 1,
+    }
+
+
+def read_linux_node_info() -> dict[str, Any]:
+    """Read the capacity of this machine, see :func:`linux_node_info`.
+
+    :raises HypervisorError: the memory size cannot be read.
+    """
+    try:
+        meminfo = fs.read_file("/proc/meminfo")
+    except OSError as err:
+        raise errors.HypervisorError(f"cannot read the memory size: {err}") from err
+    packages = set()
+    for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/topology/physical_package_id"):
+        try:
+            packages.add(fs.read_file(path).strip())
+        except OSError:
+            # A processor which is switched off has no topology.
+            continue
+    nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
+    return linux_node_info(meminfo, os.cpu_count() or 1, max(nodes, 1), max(len(packages), 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor import base
+from ganeti.hypervisor import base, host
 from ganeti.hypervisor.fake.driver import FakeHypervisor
 
 MEMINFO = """\
@@ -20,7 +20,7 @@ Nonsense
 
 
 def test_node_info() -> None:
-    assert base.linux_node_info(MEMINFO, 8, 2, 1) == {
+    assert host.linux_node_info(MEMINFO, 8, 2, 1) == {
         "memory_total": 16000,
         "memory_free": 5500,
         "memory_dom0": 10500,
@@ -33,11 +33,11 @@ def test_node_info() -> None:
 
 def test_strange_meminfo() -> None:
     with pytest.raises(errors.HypervisorError, match="no line MemTotal"):
-        base.linux_node_info("", 1, 1, 1)
+        host.linux_node_info("", 1, 1, 1)
 
 
 def test_this_machine() -> None:
-    info = base.read_linux_node_info()
+    info = host.read_linux_node_info()
     assert 0 < info["memory_free"] <= info["memory_total"]
     assert info["cpu_sockets"] >= 1 and info["cpu_nodes"] >= 1
 

@@ -63,9 +63,9 @@ def test_life(root: Path) -> None:
     assert not fake.is_running("web1")
     for verb in (
         lambda: fake.reboot(guest(), [], timeout_s=1),
-        lambda: fake.migratable(guest()),
+        lambda: fake.migration.check(guest()),
         lambda: fake.balloon_memory(guest(), 1),
-        lambda: fake.migration_info(guest()),
+        lambda: fake.migration.info(guest()),
     ):
         with pytest.raises(errors.HypervisorError, match="web1 is not running"):
             verb()
@@ -93,34 +93,34 @@ def test_migration(tmp_path: Path) -> None:
     with paths.override(source):
         fake.start(guest(), [])
         fake.balloon_memory(guest(), 99)
-        info = fake.migration_info(guest())
-        assert fake.migration_status(guest()).status == "none"
-        fake.finalize_migration_source(guest(), success=False, live=True)
+        info = fake.migration.info(guest())
+        assert fake.migration.status(guest()).status == "none"
+        fake.migration.finalize_source(guest(), success=False, live=True)
     with paths.override(target):
-        fake.accept_instance(guest(), info, "192.0.2.1", [])
+        fake.migration.accept(guest(), info, "192.0.2.1", [])
         assert [one.state for one in fake.all_info()] == [base.SHUTDOWN]
-        fake.finalize_migration_target(guest(), info, success=False)
+        fake.migration.finalize_target(guest(), info, success=False)
         assert not fake.is_running("web1")
-        fake.accept_instance(guest(), info, "192.0.2.1", [])
+        fake.migration.accept(guest(), info, "192.0.2.1", [])
     with paths.override(source):
-        fake.migrate("c", guest(), "192.0.2.1", live=True)
-        assert fake.migration_status(guest()).status == "completed"
+        fake.migration.send("c", guest(), "192.0.2.1", live=True)
+        assert fake.migration.status(guest()).status == "completed"
         with pytest.raises(errors.HypervisorError, match="sent to another node"):
-            fake.migratable(guest())
+            fake.migration.check(guest())
         with pytest.raises(errors.HypervisorError, match="cannot run on here"):
-            fake.finalize_migration_source(guest(), success=False, live=True)
+            fake.migration.finalize_source(guest(), success=False, live=True)
     with paths.override(target):
-        fake.finalize_migration_target(guest(), info, success=True)
+        fake.migration.finalize_target(guest(), info, success=True)
         assert fake.all_info()[0].memory_mib == 99
         with pytest.raises(errors.HypervisorError, match="running already"):
-            fake.accept_instance(guest(), info, "192.0.2.1", [])
+            fake.migration.accept(guest(), info, "192.0.2.1", [])
         with pytest.raises(errors.HypervisorError, match="damaged"):
-            fake.finalize_migration_target(guest(), {"memory": "much"}, success=True)
+            fake.migration.finalize_target(guest(), {"memory": "much"}, success=True)
         with pytest.raises(errors.HypervisorError, match="was not ended"):
-            fake.finalize_migration_target(guest(), info, success=False)
+            fake.migration.finalize_target(guest(), info, success=False)
         assert fake.is_running("web1")
     with paths.override(source):
-        fake.finalize_migration_source(guest(), success=True, live=True)
+        fake.migration.finalize_source(guest(), success=True, live=True)
         assert not fake.is_running("web1")
 
 
@@ -128,10 +128,10 @@ def test_migration(tmp_path: Path) -> None:
 def test_a_start_removes_what_a_migration_left(root: Path, begin: str) -> None:
     fake = FakeHypervisor()
     if begin == "accept":
-        fake.accept_instance(guest(), {}, "192.0.2.1", [])
+        fake.migration.accept(guest(), {}, "192.0.2.1", [])
     else:
         fake.start(guest(), [])
-        fake.migrate("c", guest(), "192.0.2.1", live=True)
+        fake.migration.send("c", guest(), "192.0.2.1", live=True)
     assert not fake.complete_start(guest())
     assert fake.list_instances() == []
     fake.start(guest(), [])

@@ -10,7 +10,7 @@ import pytest
 from ganeti import errors
 from ganeti import hypervisor as drivers
 from ganeti.constants import hv
-from ganeti.hypervisor.base import Hypervisor
+from ganeti.hypervisor.base import Migration
 from ganeti.objects import hypervisors
 from ganeti.tools import daemon_util
 
@@ -86,7 +86,7 @@ def test_all_published_hypervisors_have_a_descriptor() -> None:
 def test_a_driver_does_what_its_descriptor_says(name: str) -> None:
     driver = drivers.of(name)
     assert driver.DESCRIPTOR is hypervisors.of(name)
-    migrates = type(driver).migrate is not Hypervisor.migrate
+    migrates = type(driver.migration) is not Migration
     assert driver.DESCRIPTOR.can_migrate == migrates
 
 

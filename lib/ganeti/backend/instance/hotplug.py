@@ -8,12 +8,8 @@ from typing import Any
 from ganeti import errors, hypervisor, storage
 from ganeti.backend.registry import serves
 from ganeti.backend.storage import blockdev
-from ganeti.constants.net import (
-    HOTPLUG_ACTION_ADD,
-    HOTPLUG_ACTION_MODIFY,
-    HOTPLUG_ACTION_REMOVE,
-    HOTPLUG_TARGET_DISK,
-)
+from ganeti.constants import net
+from ganeti.hypervisor.base import AttachedDisk, Devices, Hypervisor
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.platform import paths
@@ -30,7 +26,7 @@ def hotplug_supported(instance: FilledInstance) -> None:
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
         raise errors.HotplugError(f"instance {instance.name} does not run")
-    driver.hotplug_supported(instance)
+    driver.devices.check(instance)
 
 
 @serves(calls.HOTPLUG_DEVICE)
@@ -46,27 +42,59 @@ def hotplug_device(
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
         raise errors.HotplugError(f"instance {instance.name} does not run")
-    if isinstance(device, Disk) and action == HOTPLUG_ACTION_ADD:
+    if isinstance(device, Disk) and action == net.HOTPLUG_ACTION_ADD:
         busy.require_idle(device)
-    verb = {
-        HOTPLUG_ACTION_ADD: driver.hot_add,
-        HOTPLUG_ACTION_REMOVE: driver.hot_remove,
-        HOTPLUG_ACTION_MODIFY: driver.hot_modify,
-    }[action]
     try:
-        return verb(instance, dev_type, device, extra, seq)
+        if isinstance(device, Disk):
+            _change_disk(driver.devices, instance, action, device, extra, seq)
+        else:
+            _change_nic(driver.devices, instance, action, device, seq)
     finally:
-        if dev_type == HOTPLUG_TARGET_DISK:
+        if dev_type == net.HOTPLUG_TARGET_DISK:
             _renew_links(instance.name, driver)
 
 
-def _renew_links(instance_name: str, driver: hypervisor.base.Hypervisor) -> None:
+def _change_disk(
+    devices: Devices,
+    instance: FilledInstance,
+    action: str,
+    disk: Disk,
+    extra: list[Any] | None,
+    seq: int,
+) -> None:
+    """Change a disk of a running guest.
+
+    :param extra: link and URI, or None, of a disk that is plugged in.
+    """
+    match action:
+        case net.HOTPLUG_ACTION_ADD:
+            link, uri = extra or ("", None)
+            devices.add_disk(instance, AttachedDisk(disk, link, uri), seq)
+        case net.HOTPLUG_ACTION_REMOVE:
+            devices.remove_disk(instance, disk)
+        case _:
+            devices.modify_disk(instance, disk)
+
+
+def _change_nic(
+    devices: Devices, instance: FilledInstance, action: str, nic: FilledNic, seq: int
+) -> None:
+    match action:
+        case net.HOTPLUG_ACTION_ADD:
+            devices.add_nic(instance, nic, seq)
+        case net.HOTPLUG_ACTION_REMOVE:
+            devices.remove_nic(instance, nic)
+        case _:
+            devices.modify_nic(instance, nic)
+
+
+def _renew_links(instance_name: str, driver: Hypervisor) -> None:
     """Make the links of the disks anew, in the order in which the guest has them.
 
     Assembling a disk which was inserted before others has replaced the link of another disk, and a
     reboot finds the disks by their links.
     """
-    disks = driver.plugged_disks(instance_name)
+    disks = driver.devices.plugged_disks(instance_name)
     if disks is None:
         return
     for index, disk in enumerate(disks):

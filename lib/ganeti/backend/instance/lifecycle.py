@@ -270,7 +270,7 @@ def _driver(name: str) -> hypervisor.base.Hypervisor:
 def migratable(instance: FilledInstance) -> None:
     """On the source: check that the guest runs and that the links of its disks exist."""
     driver = hypervisor.of(instance.hypervisor)
-    driver.migratable(instance)
+    driver.migration.check(instance)
     for index in range(len(instance.disks_info)):
         link = blockdev.link_path(instance.name, index)
         if not os.path.islink(link):
@@ -286,7 +286,7 @@ def migratable(instance: FilledInstance) -> None:
 @serves(calls.MIGRATION_INFO)
 def migration_info(instance: FilledInstance) -> Any:
     """On the source: return the facts which the target needs."""
-    return hypervisor.of(instance.hypervisor).migration_info(instance)
+    return hypervisor.of(instance.hypervisor).migration.info(instance)
 
 
 @serves(calls.ACCEPT_INSTANCE)
@@ -296,7 +296,7 @@ def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
     watchdog_files.require_armed()
     disks = attach_disks(instance)
     try:
-        driver.accept_instance(instance, info, target, disks)
+        driver.migration.accept(instance, info, target, disks)
     except errors.GenericError:
         if not driver.is_running(instance.name):
             blockdev.remove_links(instance.name)
@@ -306,19 +306,19 @@ def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
 @serves(calls.INSTANCE_MIGRATE)
 def migrate(cluster_name: str, instance: FilledInstance, target: str, live: bool) -> None:
     """On the source: start the transfer of a guest."""
-    hypervisor.of(instance.hypervisor).migrate(cluster_name, instance, target, live=live)
+    hypervisor.of(instance.hypervisor).migration.send(cluster_name, instance, target, live=live)
 
 
 @serves(calls.INSTANCE_GET_MIGRATION_STATUS)
 def migration_status(instance: FilledInstance) -> MigrationStatus:
     """On the source: return the progress of the transfer."""
-    return hypervisor.of(instance.hypervisor).migration_status(instance)
+    return hypervisor.of(instance.hypervisor).migration.status(instance)
 
 
 @serves(calls.INSTANCE_FINALIZE_MIGRATION_SRC)
 def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) -> None:
     """On the source: remove the guest after success; otherwise let it continue."""
-    hypervisor.of(instance.hypervisor).finalize_migration_source(
+    hypervisor.of(instance.hypervisor).migration.finalize_source(
         instance, success=success, live=live
     )
     if success:
@@ -330,7 +330,7 @@ def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) 
 @serves(calls.INSTANCE_FINALIZE_MIGRATION_DST)
 def finalize_migration_dst(instance: FilledInstance, info: Any, success: bool) -> None:
     """On the target: let the guest continue after success; otherwise remove what was prepared."""
-    hypervisor.of(instance.hypervisor).finalize_migration_target(instance, info, success=success)
+    hypervisor.of(instance.hypervisor).migration.finalize_target(instance, info, success=success)
     if success:
         metadata.tell(instance)
     else:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.hypervisor import base, guest_lock, host, rootfs
+from ganeti.hypervisor import base, guest_errors, guest_lock, host, rootfs
 from ganeti.hypervisor.chroot import parse
 from ganeti.objects.hypervisors.chroot import CHROOT
 from ganeti.objects.instance import FilledInstance
@@ -59,7 +59,7 @@ class ChrootHypervisor(base.Hypervisor):
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the capacity of this machine."""
-        return base.read_linux_node_info()
+        return host.read_linux_node_info()
 
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
         """Return what is missing: the user root, or a program of the basic system."""
@@ -102,7 +102,7 @@ class ChrootHypervisor(base.Hypervisor):
             )
         with _locked(instance.name) as root:
             if self.is_running(instance.name):
-                raise errors.HypervisorError(f"instance {instance.name} is running already")
+                raise guest_errors.running_already(instance.name)
             self._start(root, instance, disk.path)
 
     def _start(self, root: str, instance: FilledInstance, disk_path: str) -> None:
@@ -176,7 +176,7 @@ class ChrootHypervisor(base.Hypervisor):
         :raises HypervisorError: it does not run, or does not start again.
         """
         if not self.is_running(instance.name):
-            raise errors.HypervisorError(f"instance {instance.name} is not running")
+            raise guest_errors.not_running(instance.name)
         disk = rootfs.only_disk(instance.name, disks)
         self.stop(instance.name, instance.hvparams, force=True)
         with _locked(instance.name) as root:

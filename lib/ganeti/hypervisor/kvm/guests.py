@@ -11,15 +11,15 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ganeti import errors
-from ganeti.hypervisor import base, guest_lock, host
+from ganeti.hypervisor import guest_errors, guest_lock, host
 from ganeti.hypervisor.kvm import firmware, nics, parse
-from ganeti.hypervisor.kvm.layout import Layout, SpiceFiles
+from ganeti.hypervisor.kvm import layout as layouts
+from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.net import interfaces
-from ganeti.objects.hypervisors.kvm import KVM
-from ganeti.platform import paths
 from ganeti.utils import fs, process
 
 _TERM_TIMEOUT_S = 5.0
@@ -29,40 +29,33 @@ _SOCKET_KINDS = ("monitor", "serial", "qmp", "kvmd", "qga")
 _SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
 
 
-class KvmGuests(base.Hypervisor):
-    """The base of the driver: files, processes and locks of guests."""
+class Guests:
+    """Files, locks, processes and control sockets of the guests of this node.
 
-    DESCRIPTOR = KVM
+    :ivar connect: opens the control socket of a guest.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, connect: Callable[..., Qmp] = Qmp) -> None:
+        self.connect = connect
         # Name of a guest -> its pid when it was last seen alive.
         self._seen: dict[str, int] = {}
 
-    @staticmethod
-    def layout(instance_name: str) -> Layout:
-        """Return the files of a guest on this node.
+    def control(self, layout: Layout, *, timeout_s: float | None = None) -> Qmp:
+        """Connect to the QEMU of a guest; a context manager.
 
-        :raises HypervisorError: the name cannot be the name of a file.
+        :param timeout_s: limit for each answer; None for the usual one.
+        :raises HypervisorError: no QEMU listens, or its answers are not QMP.
         """
-        if "/" in instance_name or instance_name.startswith(".") or not instance_name:
-            raise errors.HypervisorError(f"'{instance_name}' is not an instance name")
-        here = paths.current()
-        return Layout(
-            here.kvm_root,
-            here.log_kvm_dir,
-            instance_name,
-            SpiceFiles(here.spice_cacert_file, here.spice_cert_file),
-        )
+        return self.connect(layout.socket("qmp"), layout.name, timeout_s=timeout_s)
 
     @contextlib.contextmanager
-    def _locked(self, instance_name: str) -> Iterator[Layout]:
+    def locked(self, instance_name: str) -> Iterator[Layout]:
         """Exclude other operations on the guest, and make the directories.
 
         :raises HypervisorError: another operation takes more than a minute, or a directory cannot
             be made.
         """
-        layout = self.layout(instance_name)
+        layout = layouts.of(instance_name)
         try:
             for name in _SUBDIRS:
                 fs.make_dirs(f"{layout.kvm_root}/{name}", 0o775)
@@ -74,8 +67,8 @@ class KvmGuests(base.Hypervisor):
         with guest_lock.locked(layout.kvm_root, instance_name):
             yield layout
 
-    def _process(self, layout: Layout) -> tuple[int, parse.CommandLine] | None:
-        """Pid and command line of the guest's QEMU, or None."""
+    def qemu(self, layout: Layout) -> tuple[int, parse.CommandLine] | None:
+        """Return the pid and the command line of the guest's QEMU, or None."""
         try:
             pid = int(fs.read_file(layout.pid_file))
         except (FileNotFoundError, ValueError):
@@ -92,7 +85,7 @@ class KvmGuests(base.Hypervisor):
         self._seen[layout.name] = pid
         return pid, command
 
-    def _await_last_moment(self, layout: Layout) -> None:
+    def await_end(self, layout: Layout) -> None:
         """Wait for the end of a QEMU which was alive and has removed its pid file.
 
         QEMU removes the file when it begins to end, and keeps the disks open a little longer.
@@ -101,15 +94,27 @@ class KvmGuests(base.Hypervisor):
         if pid is not None:
             host.wait_gone(pid, _TERM_TIMEOUT_S)
 
-    def _refuse_running(self, layout: Layout) -> None:
-        if self._process(layout):
-            raise errors.HypervisorError(f"instance {layout.name} is running already")
+    def refuse_running(self, layout: Layout) -> None:
+        """:raises HypervisorError: the guest runs."""
+        if self.qemu(layout):
+            raise guest_errors.running_already(layout.name)
 
-    def _require_running(self, layout: Layout) -> None:
-        if not self._process(layout):
-            raise errors.HypervisorError(f"instance {layout.name} is not running")
+    def require_running(self, layout: Layout) -> None:
+        """:raises HypervisorError: the guest does not run."""
+        if not self.qemu(layout):
+            raise guest_errors.not_running(layout.name)
 
-    def _end_process(self, layout: Layout) -> None:
+    def balloon_memory(self, instance_name: str, memory_mib: int) -> None:
+        """Change the memory of a running guest with its balloon.
+
+        :raises HypervisorError: it does not run, or QEMU refuses.
+        """
+        layout = layouts.of(instance_name)
+        self.require_running(layout)
+        with self.control(layout) as control:
+            control.execute("balloon", {"value": memory_mib << 20})
+
+    def end_process(self, layout: Layout) -> None:
         """End QEMU and wait until it is gone.
 
         :raises HypervisorError: it does not end after SIGKILL (the kernel waits for its storage).
@@ -119,9 +124,9 @@ class KvmGuests(base.Hypervisor):
             (signal.SIGTERM, _TERM_TIMEOUT_S),
             (signal.SIGKILL, _KILL_TIMEOUT_S),
         ):
-            found = self._process(layout)
+            found = self.qemu(layout)
             if not found:
-                self._await_last_moment(layout)
+                self.await_end(layout)
                 return
             pid = found[0]
             try:
@@ -138,7 +143,8 @@ class KvmGuests(base.Hypervisor):
             f"instance {layout.name} does not end (pid {pid}). Its storage may hang."
         )
 
-    def _remove_files(self, layout: Layout) -> None:
+    def remove_files(self, layout: Layout) -> None:
+        """Remove files, interfaces and the TPM of a guest which does not run."""
         interfaces.remove(nics.guest_network(layout))
         for kind in _SOCKET_KINDS:
             fs.remove_file(layout.socket(kind))

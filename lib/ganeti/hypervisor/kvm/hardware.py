@@ -61,7 +61,7 @@ _MAX_SCSI = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
+class IncomingGuest:
     """A guest as this node runs it: its configuration, with the hardware which it has already.
 
     :ivar instance: the parameters, with the facts about the hardware of the guest.
@@ -95,7 +95,7 @@ class Arriving:
 
 def adopt(
     sent: runtime.Runtime, instance: FilledInstance, disks: Sequence[AttachedDisk]
-) -> Arriving:
+) -> IncomingGuest:
     """Join the configuration of an instance with the hardware which its guest has.
 
     :param sent: the runtime file of the source.
@@ -117,7 +117,7 @@ def adopt(
         "maxmem": _count(sent, "-m", name, _MAX_MEMORY_MIB),
         "vcpus": _count(sent, "-smp", name, _MAX_VCPUS),
     }
-    return Arriving(
+    return IncomingGuest(
         replace(instance, hvparams=params, beparams=backend),
         machine,
         used,

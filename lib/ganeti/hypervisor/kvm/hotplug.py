@@ -28,6 +28,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
 from ganeti.hypervisor import host
+from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm import buses, devices, user_network
 from ganeti.hypervisor.kvm.qmp import NoAnswer, ObjectNotFound, Qmp, QmpError, UnplugPending
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, values_of
@@ -162,22 +163,19 @@ def _descriptors(opened: Sequence[int]) -> Iterator[Sequence[int]]:
 def add_disk(
     control: Qmp,
     record: Runtime,
-    disk: Disk,
-    path: str,
-    uri: str | None,
+    attached: AttachedDisk,
     index: int,
     bus: buses.Bus,
     links: Callable[[int], str],
 ) -> Runtime:
     """Plug a disk into the guest.
 
-    :param path: the device or file of the disk.
-    :param uri: the URI by which QEMU opens the disk; None to open ``path``.
     :param index: position among the disks.
     :param links: position -> path of the disk at the next start.
     :raises HotplugError: nothing is left behind.
     """
     hvp = record.hvparams
+    disk, path, uri = attached
     device_id = buses.device_id("disk", disk.uuid)
     if any(known.hvinfo["id"] == device_id for known in record.disks):
         raise errors.HotplugError(f"disk {disk.uuid} is plugged in already")
@@ -330,9 +328,13 @@ def remove_nic(control: Qmp, record: Runtime, nic: Nic) -> tuple[Runtime, int | 
     device_id = buses.device_id("nic", nic.uuid)
     _remove_device(control, device_id, f"NIC {nic.uuid}")
     _remove_backend(control, "netdev_del", {"id": device_id})
-    position = next(
-        (number for number, known in enumerate(record.nics) if known["hvinfo"]["id"] == device_id),
-        None,
-    )
+    position = nic_position(record, nic)
     nics = tuple(known for known in record.nics if known["hvinfo"]["id"] != device_id)
     return replace(record, nics=nics), position
+
+
+def nic_position(record: Runtime, nic: Nic) -> int | None:
+    """Return the position of a NIC among those of the guest; None when it lacks the NIC."""
+    device_id = buses.device_id("nic", nic.uuid)
+    found = (number for number, one in enumerate(record.nics) if one["hvinfo"]["id"] == device_id)
+    return next(found, None)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ganeti.hypervisor.base import require_file_name
+from ganeti.platform import paths
+
 
 class SpiceFiles(NamedTuple):
     """The files with which QEMU proves its identity to SPICE clients."""
@@ -88,3 +91,17 @@ class Layout:
     def console_log_file(self) -> str:
         """Link to the output of the guest's serial console."""
         return f"{self.log_dir}/{self.name}.console.log"
+
+
+def of(instance_name: str) -> Layout:
+    """Return the files of a guest on this node.
+
+    :raises HypervisorError: the name cannot be the name of a file.
+    """
+    here = paths.current()
+    return Layout(
+        here.kvm_root,
+        here.log_kvm_dir,
+        require_file_name(instance_name),
+        SpiceFiles(here.spice_cacert_file, here.spice_cert_file),
+    )

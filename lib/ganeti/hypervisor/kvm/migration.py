@@ -6,15 +6,15 @@ nothing else.
 A guest never runs on both nodes, also when the master asks for it:
 
 - QEMU on the target starts with ``-S``, so that the guest stays paused when it has arrived. Only
-  :meth:`KvmMigration.finalize_migration_target` lets it run.
-- :meth:`KvmMigration.finalize_migration_source` lets the guest run on here only when it was
+  :meth:`KvmMigration.finalize_target` lets it run.
+- :meth:`KvmMigration.finalize_source` lets the guest run on here only when it was
   certainly not sent as a whole.
-- :meth:`KvmMigration.finalize_migration_target` does not end a guest which has arrived, because it
+- :meth:`KvmMigration.finalize_target` does not end a guest which has arrived, because it
   cannot run on anywhere else.
 
 With post-copy the target has the guest before it has all of its memory, and lets it run when it has
 all. When the connection breaks before, neither node can do without the other;
-:meth:`KvmMigration.accept_instance` on the target and :meth:`KvmMigration.migrate` on the source
+:meth:`KvmMigration.accept` on the target and :meth:`KvmMigration.send` on the source
 resume the transfer.
 
 Source: QEMU, ``docs/devel/migration`` (*Postcopy*); QEMU's QMP reference, ``MigrationStatus``.
@@ -29,6 +29,7 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti import errors
+from ganeti.hypervisor import base, guest_errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm import (
     accelerator,
@@ -41,11 +42,14 @@ from ganeti.hypervisor.kvm import (
     parse,
     runtime,
 )
+from ganeti.hypervisor.kvm import layout as layouts
+from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.migration_channel import Incoming
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
-from ganeti.hypervisor.kvm.start import KvmStarter, new_argv, set_migration_capabilities
+from ganeti.hypervisor.kvm.start import Launch, Starter, new_argv, set_migration_capabilities
 from ganeti.hypervisor.net import interfaces
+from ganeti.objects.hypervisors.kvm import KVM
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
 
@@ -65,32 +69,42 @@ _RESUME_S = 5.0
 _RESUME_POLL_S = 0.05
 
 
-class KvmMigration(KvmStarter):
-    """The operations of the source and of the target of a migration."""
+class KvmMigration(base.Migration):
+    """The source and the target of migrations.
 
-    def migratable(self, instance: FilledInstance) -> None:
+    :param guests: those of this node.
+    :param starter: starts the QEMU of the target.
+    """
+
+    def __init__(self, guests: Guests, starter: Starter) -> None:
+        super().__init__(KVM.name)
+        self._guests = guests
+        self._starter = starter
+
+    def check(self, instance: FilledInstance) -> None:
         """Check that the guest runs and has a runtime file.
 
         :raises HypervisorError: it cannot be migrated.
         """
-        layout = self.layout(instance.name)
-        self._require_running(layout)
+        layout = layouts.of(instance.name)
+        self._guests.require_running(layout)
         runtime.load(layout.runtime_file, instance.name)
 
-    def migration_info(self, instance: FilledInstance) -> str | dict[str, str]:
-        """Return the runtime file, and a key for the connection (``{"runtime": text, "key":
-        text}``).
+    def info(self, instance: FilledInstance) -> str | dict[str, str]:
+        """Return the runtime file, and a key for the connection.
 
-        Only the text, without a key, when the migration is not encrypted, or has begun.
+        It is ``{"runtime": text, "key": text}``.
+
+        The result is only the text, without a key, if the migration is not encrypted, or has begun.
 
         :raises HypervisorError: the guest does not run, or QEMU cannot encrypt.
         """
-        layout = self.layout(instance.name)
-        self._require_running(layout)
+        layout = layouts.of(instance.name)
+        self._guests.require_running(layout)
         record = runtime.load(layout.runtime_file, instance.name)
         if not migration_channel.is_encrypted(instance.hvparams):
             return record.dumps()
-        with Qmp(layout.socket("qmp"), instance.name) as control:
+        with self._guests.control(layout) as control:
             state = control.execute("query-migrate").get("status")
             if state in _SENDING or parse.is_postcopy(state):
                 # The other end knows the key.
@@ -99,7 +113,7 @@ class KvmMigration(KvmStarter):
             migration_channel.use_key(control, key, layout, record.hvparams, endpoint="client")
         return {_RUNTIME: record.dumps(), _KEY: key}
 
-    def accept_instance(
+    def accept(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
     ) -> None:
         """Start a QEMU with the same hardware, which waits for the memory of the guest.
@@ -107,73 +121,50 @@ class KvmMigration(KvmStarter):
         When the guest is here already, and the connection broke before all of its memory was, wait
         for the rest.
 
-        :param info: :meth:`migration_info` of the source.
+        :param info: :meth:`info` of the source.
         :param target: address of this node at which the memory arrives.
         :raises HypervisorError: nothing is left behind.
         """
         if self._recover(instance, target):
             return
         text, key = _read_info(info, instance)
-        arriving = hardware.adopt(runtime.loads(text, instance.name), instance, disks)
-        with self._locked(instance.name) as layout:
-            self._refuse_running(layout)
+        sent = hardware.adopt(runtime.loads(text, instance.name), instance, disks)
+        with self._guests.locked(instance.name) as layout:
+            self._guests.refuse_running(layout)
             qemu = facts.of(instance.hvparams["kvm_path"])
-            record = self._arriving_runtime(arriving, layout, qemu)
+            record = _incoming_runtime(sent, layout, qemu)
             port = int(instance.hvparams["migration_port"])
-            self._start(
-                record,
-                layout,
-                qemu,
-                instance.uuid,
-                paused=False,
-                tags=instance.tags,
+            self._starter.run(
+                Launch(record, layout, qemu, instance.uuid, instance.tags),
                 incoming=Incoming(target, port, key),
             )
 
     def _recover(self, instance: FilledInstance, target: str) -> bool:
         """Wait for the source of a paused post-copy migration again; whether there was one."""
-        with self._locked(instance.name) as layout:
-            if not self._process(layout):
+        with self._guests.locked(instance.name) as layout:
+            if not self._guests.qemu(layout):
                 return False
-            with Qmp(layout.socket("qmp"), instance.name) as control:
+            with self._guests.control(layout) as control:
                 if control.execute("query-migrate").get("status") != _POSTCOPY_PAUSED:
                     return False
                 port = int(instance.hvparams["migration_port"])
                 control.execute("migrate-recover", {"uri": argv.migration_uri(target, port)})
                 return True
 
-    def _arriving_runtime(
-        self, arriving: hardware.Arriving, layout: Layout, qemu: facts.QemuFacts
-    ) -> runtime.Runtime:
-        """Return the record of a guest of another node on this one.
-
-        The accelerator must be of the same kind, as the state of one cannot be loaded into another.
-        """
-        if arriving.accelerator == accelerator.KVM and qemu.accelerator != accelerator.KVM:
-            raise errors.HypervisorError(
-                f"instance {layout.name} runs with KVM, which does not work on this node"
-            )
-        return arriving.runtime(
-            lambda instance: new_argv(instance, layout, qemu),
-            argv.accelerator(arriving.instance.hvparams, qemu),
-        )
-
-    def migrate(
-        self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
-    ) -> None:
+    def send(self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool) -> None:
         """Begin to send the guest to the address ``target``.
 
         A paused post-copy migration is resumed.
 
         :param live: the guest runs while its memory is copied.
         :raises HypervisorError: QEMU refuses, or the guest was sent to another node before. Whether
-            the transfer began is said by :meth:`migration_status`.
+            the transfer began is said by :meth:`status`.
         """
-        layout = self.layout(instance.name)
-        self._require_running(layout)
+        layout = layouts.of(instance.name)
+        self._guests.require_running(layout)
         hvp = instance.hvparams
         uri = argv.migration_uri(target, int(hvp["migration_port"]))
-        with Qmp(layout.socket("qmp"), instance.name) as control:
+        with self._guests.control(layout) as control:
             present = control.execute("query-migrate")
             state = present.get("status")
             if state == _POSTCOPY_PAUSED:
@@ -186,7 +177,7 @@ class KvmMigration(KvmStarter):
                 return
             run_state = control.execute("query-status").get("status")
             if parse.has_sent(run_state, present):
-                raise _was_sent(instance.name)
+                raise guest_errors.was_sent(instance.name)
             control.execute(
                 "migrate-set-parameters",
                 {
@@ -212,20 +203,20 @@ class KvmMigration(KvmStarter):
                     control.execute("cont")
                 raise
 
-    def migration_status(self, instance: FilledInstance) -> MigrationStatus:
+    def status(self, instance: FilledInstance) -> MigrationStatus:
         """Ask QEMU for the progress; try again after a bad answer.
 
         :raises HypervisorError: the guest ended, or five answers in succession were bad.
         """
-        layout = self.layout(instance.name)
+        layout = layouts.of(instance.name)
         problem: errors.GenericError | None = None
         for attempt in range(_STATUS_TRIES):
             if attempt:
                 time.sleep(_STATUS_PAUSE_S)
-            if not self._process(layout):
+            if not self._guests.qemu(layout):
                 raise errors.HypervisorError(f"instance {instance.name} ended during its migration")
             try:
-                with Qmp(layout.socket("qmp"), instance.name) as control:
+                with self._guests.control(layout) as control:
                     answer = control.execute("query-migrate")
                     status = parse.parse_migration_status(answer)
                     if status.status == "active" and _is_postcopy_due(answer, instance.hvparams):
@@ -256,35 +247,31 @@ class KvmMigration(KvmStarter):
             f"cannot follow the migration of instance {instance.name}: {problem}"
         ) from problem
 
-    def finalize_migration_source(
-        self, instance: FilledInstance, *, success: bool, live: bool
-    ) -> None:
+    def finalize_source(self, instance: FilledInstance, *, success: bool, live: bool) -> None:
         """End the QEMU which sent the guest; after a failure, let the guest run on here.
 
         :raises HypervisorError: after a failure: the guest was, or may have been, sent as a whole;
             it stays paused. Or QEMU does not answer.
         """
         if success:
-            with self._locked(instance.name) as layout:
-                self._end_process(layout)
-                self._remove_files(layout)
+            with self._guests.locked(instance.name) as layout:
+                self._guests.end_process(layout)
+                self._guests.remove_files(layout)
             return
-        layout = self.layout(instance.name)
-        self._require_running(layout)
-        with Qmp(layout.socket("qmp"), instance.name) as control:
+        layout = layouts.of(instance.name)
+        self._guests.require_running(layout)
+        with self._guests.control(layout) as control:
             # A cancelled post-copy migration would destroy the guest, which is on the target.
             if not parse.is_postcopy(control.execute("query-migrate").get("status")):
                 control.execute("migrate_cancel")
                 incoming.wait_cancelled(control, instance.name)
             run_state = control.execute("query-status").get("status")
             if parse.has_sent(run_state, control.execute("query-migrate")):
-                raise _was_sent(instance.name)
+                raise guest_errors.was_sent(instance.name)
             if run_state == "paused":
                 control.execute("cont")
 
-    def finalize_migration_target(
-        self, instance: FilledInstance, info: Any, *, success: bool
-    ) -> None:
+    def finalize_target(self, instance: FilledInstance, info: Any, *, success: bool) -> None:
         """Let the guest run here; after a failure, end the QEMU which waits for it.
 
         A QEMU which does not answer is ended, too: it can run no guest afterwards.
@@ -293,17 +280,17 @@ class KvmMigration(KvmStarter):
             a success: the guest does not arrive, or was sent to another node since.
         """
         if not success:
-            with self._locked(instance.name) as layout:
+            with self._guests.locked(instance.name) as layout:
                 self._refuse_received(layout)
-                self._end_process(layout)
-                self._remove_files(layout)
+                self._guests.end_process(layout)
+                self._guests.remove_files(layout)
             return
-        layout = self.layout(instance.name)
-        self._require_running(layout)
-        with Qmp(layout.socket("qmp"), instance.name) as control:
+        layout = layouts.of(instance.name)
+        self._guests.require_running(layout)
+        with self._guests.control(layout) as control:
             run_state = control.execute("query-status").get("status")
             if parse.has_sent(run_state, control.execute("query-migrate")):
-                raise _was_sent(instance.name)
+                raise guest_errors.was_sent(instance.name)
             incoming.wait_complete(control, instance.name)
             # At once: a network which cannot be set up must not keep the guest from running.
             control.execute("cont")
@@ -319,25 +306,39 @@ class KvmMigration(KvmStarter):
 
         :raises HypervisorError: it has arrived.
         """
-        if not self._process(layout):
+        if not self._guests.qemu(layout):
             return
         try:
-            with Qmp(layout.socket("qmp"), layout.name) as control:
+            with self._guests.control(layout) as control:
                 run_state = control.execute("query-status").get("status")
                 received = parse.has_received(run_state, control.execute("query-migrate"))
         except errors.HypervisorError as err:
             logging.warning("incoming migration of instance %s: %s", layout.name, err)
             return
         if received:
-            raise errors.HypervisorError(
-                f"instance {layout.name} has arrived on this node, and was not ended. Run"
-                f" 'gnt-instance migrate --cleanup {layout.name}'."
-            )
+            raise guest_errors.has_arrived(layout.name)
+
+
+def _incoming_runtime(
+    sent: hardware.IncomingGuest, layout: Layout, qemu: facts.QemuFacts
+) -> runtime.Runtime:
+    """Return the record of a guest of another node on this one.
+
+    The accelerator must be of the same kind, as the state of one cannot be loaded into another.
+    """
+    if sent.accelerator == accelerator.KVM and qemu.accelerator != accelerator.KVM:
+        raise errors.HypervisorError(
+            f"instance {layout.name} runs with KVM, which does not work on this node"
+        )
+    return sent.runtime(
+        lambda instance: new_argv(instance, layout, qemu),
+        argv.accelerator(sent.instance.hvparams, qemu),
+    )
 
 
 def _await_resumption(control: Qmp, name: str) -> None:
     """Wait until QEMU has connected to the target again, so that nobody takes the old break for a
-    new one. A connection that fails leaves the state as it was, for the next look.
+    new one. A connection that fails leaves the state as it was, for the next poll.
 
     :raises HypervisorError: QEMU does not answer.
     """
@@ -350,8 +351,7 @@ def _await_resumption(control: Qmp, name: str) -> None:
 
 
 def _read_info(info: Any, instance: FilledInstance) -> tuple[str, str | None]:
-    """Return the two parts of :meth:`KvmMigration.migration_info`: the runtime file, and the key
-    or None.
+    """Return the parts of :meth:`KvmMigration.info`: the runtime file, and the key or None.
 
     :raises HypervisorError: the data has another form, or lacks the key.
     """
@@ -370,16 +370,8 @@ def _read_info(info: Any, instance: FilledInstance) -> tuple[str, str | None]:
         or not isinstance(info.get(_RUNTIME), str)
         or not migration_channel.is_key(info.get(_KEY))
     ):
-        # Not shown: it may hold a key.
-        raise errors.HypervisorError(f"migration data of instance {instance.name} is damaged")
+        raise guest_errors.damaged_migration_data(instance.name)
     return info[_RUNTIME], info[_KEY] if encrypted else None
-
-
-def _was_sent(instance_name: str) -> errors.HypervisorError:
-    return errors.HypervisorError(
-        f"instance {instance_name} was, or may have been, sent to another node as a whole, so it"
-        f" cannot run on here. Run 'gnt-instance migrate --cleanup {instance_name}'."
-    )
 
 
 def _is_emulated(layout: Layout) -> bool:

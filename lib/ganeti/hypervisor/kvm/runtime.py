@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti import errors
+from ganeti.hypervisor import guest_errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects import codec
 from ganeti.utils import fs
@@ -143,10 +144,7 @@ def matching_disks(
         uuid = old.disk.get("uuid")
         new = attached.get(uuid) if uuid else None
         if new is None:
-            raise errors.HypervisorError(
-                f"instance {instance_name} runs with disk {uuid or 'without UUID'}, which it does"
-                " not have in the configuration. Stop the instance and start it again."
-            )
+            raise guest_errors.unknown_disk(instance_name, uuid)
         found.append(replace(old, path=new.path, uri=new.uri))
     return tuple(found)
 

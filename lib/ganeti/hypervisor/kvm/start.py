@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import hv
@@ -30,7 +30,8 @@ from ganeti.hypervisor.kvm import (
     runtime,
     user_network,
 )
-from ganeti.hypervisor.kvm.guests import KvmGuests
+from ganeti.hypervisor.kvm import layout as layouts
+from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.migration_channel import Incoming
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -45,8 +46,27 @@ _TIMEOUT_S = 300.0
 FIRST_ANSWERS_S = 30.0
 
 
-class KvmStarter(KvmGuests):
-    """The operations which start a guest."""
+class Launch(NamedTuple):
+    """What is started: a guest with its hardware, under a QEMU of this node.
+
+    :ivar uuid: of the instance, like the `tags`.
+    """
+
+    record: runtime.Runtime
+    layout: Layout
+    qemu: facts.QemuFacts
+    uuid: str
+    tags: Sequence[str]
+
+
+class Starter:
+    """Starts guests: from the configuration, with the hardware they had, or to wait for memory.
+
+    :param guests: those of this node.
+    """
+
+    def __init__(self, guests: Guests) -> None:
+        self._guests = guests
 
     def start(
         self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, paused: bool = False
@@ -56,11 +76,12 @@ class KvmStarter(KvmGuests):
         :raises HypervisorError: it is running already, or cannot be started; nothing is left
             behind.
         """
-        with self._locked(instance.name) as layout:
-            self._refuse_running(layout)
+        with self._guests.locked(instance.name) as layout:
+            self._guests.refuse_running(layout)
             qemu = facts.of(instance.hvparams["kvm_path"])
-            record = self._new_runtime(instance, disks, layout, qemu)
-            self._start(record, layout, qemu, instance.uuid, paused=paused, tags=instance.tags)
+            record = _new_runtime(instance, disks, layout, qemu)
+            launch = Launch(record, layout, qemu, instance.uuid, instance.tags)
+            self.run(launch, paused=paused)
 
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
         """Let a guest run which was left before its first instruction; remove an incomplete start.
@@ -72,155 +93,87 @@ class KvmStarter(KvmGuests):
 
         :returns: whether the guest runs as asked now.
         """
-        with self._locked(instance.name) as layout:
-            if not self._process(layout):
+        with self._guests.locked(instance.name) as layout:
+            if not self._guests.qemu(layout):
                 return False
-            if os.path.exists(layout.runtime_file):
-                with Qmp(layout.socket("qmp"), layout.name) as control:
-                    state = control.execute("query-status").get("status")
-                    migration = control.execute("query-migrate")
-                    sent = parse.has_sent(state, migration)
-                    arrived = migration.get("status") == "completed" and not sent
-                    if state == "paused" and arrived and not paused:
-                        control.execute("cont")
-                if state not in ("prelaunch", "inmigrate") and not sent:
-                    return True
-                if state == "prelaunch":
-                    if not paused:
-                        record = runtime.load(layout.runtime_file, layout.name)
-                        with Qmp(layout.socket("qmp"), layout.name) as control:
-                            self._prepare(control, record, layout)
-                            control.execute("cont")
-                    return True
+            if os.path.exists(layout.runtime_file) and self._continue(layout, paused=paused):
+                return True
             logging.warning("instance %s was started incompletely, removing it", layout.name)
-            self._end_process(layout)
-            self._remove_files(layout)
+            self._guests.end_process(layout)
+            self._guests.remove_files(layout)
             return False
 
-    def reboot(
-        self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, timeout_s: float
-    ) -> None:
-        """Stop the guest, then start it with the hardware it had.
+    def _continue(self, layout: Layout, *, paused: bool) -> bool:
+        """Let a guest run whose QEMU is complete.
 
-        :param timeout_s: seconds for the guest to shut down, before it is ended.
-        :raises HypervisorError: it does not run, has a disk which is not the instance's any more,
-            or needs a file which is missing; it was not stopped. Or it does not start again.
+        :returns: False when the guest of this QEMU is, or may be, on another node.
         """
-        name = instance.name
-        layout = self.layout(name)
-        if not self._process(layout):
-            raise errors.HypervisorError(f"instance {name} is not running")
-        # Read first, as stopping removes the file.
-        record = runtime.load(layout.runtime_file, name)
-        record = replace(record, disks=runtime.matching_disks(record, name, disks))
-        self.require_files(record.hvparams)
-        self.stop(name, record.hvparams)
-        self.wait_end(name, timeout_s)
-        if self.is_running(name):
-            logging.warning(
-                "instance %s did not shut down within %g s, stopping it hard", name, timeout_s
-            )
-            self.stop(name, record.hvparams, force=True)
-        with self._locked(name):
-            self._refuse_running(layout)
+        with self._guests.control(layout) as control:
+            state = control.execute("query-status").get("status")
+            migration = control.execute("query-migrate")
+            sent = parse.has_sent(state, migration)
+            arrived = migration.get("status") == "completed" and not sent
+            if state == "paused" and arrived and not paused:
+                control.execute("cont")
+        if state != "prelaunch":
+            return state != "inmigrate" and not sent
+        if not paused:
+            record = runtime.load(layout.runtime_file, layout.name)
+            with self._guests.control(layout) as control:
+                self._prepare(control, record, layout)
+                control.execute("cont")
+        return True
+
+    def reboot_record(
+        self, instance: FilledInstance, disks: Sequence[AttachedDisk]
+    ) -> runtime.Runtime:
+        """Return the hardware of a running guest, with which it can be started again.
+
+        :raises HypervisorError: it does not run, has a disk which is not the instance's any more,
+            or needs a file which is missing.
+        """
+        layout = layouts.of(instance.name)
+        self._guests.require_running(layout)
+        record = runtime.load(layout.runtime_file, instance.name)
+        record = replace(record, disks=runtime.matching_disks(record, instance.name, disks))
+        parameters.require_files(record.hvparams)
+        return record
+
+    def start_again(self, instance: FilledInstance, record: runtime.Runtime) -> None:
+        """Start a guest which was stopped, with the hardware which it had.
+
+        :param record: from :meth:`reboot_record`.
+        :raises HypervisorError: it runs, or does not start.
+        """
+        with self._guests.locked(instance.name) as layout:
+            self._guests.refuse_running(layout)
             qemu = facts.of(record.hvparams["kvm_path"])
             record = replace(record, argv=adapted_argv(record, qemu, layout))
-            self._start(record, layout, qemu, instance.uuid, paused=False, tags=instance.tags)
+            self.run(Launch(record, layout, qemu, instance.uuid, instance.tags))
 
-    def _new_runtime(
-        self,
-        instance: FilledInstance,
-        disks: Sequence[AttachedDisk],
-        layout: Layout,
-        qemu: facts.QemuFacts,
-    ) -> runtime.Runtime:
-        hvp = instance.hvparams
-        command = new_argv(instance, layout, qemu)
-        bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
-        plugged_nics = tuple(
-            runtime.device_dict(nic, buses.nic_hvinfo(nic, hvp, bus)) for nic in instance.nics
-        )
-        attached = tuple(
-            runtime.RuntimeDisk(
-                runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)), path, uri
-            )
-            for disk, path, uri in disks
-        )
-        return runtime.Runtime(tuple(command), plugged_nics, dict(hvp), attached)
-
-    def _start(
-        self,
-        record: runtime.Runtime,
-        layout: Layout,
-        qemu: facts.QemuFacts,
-        uuid: str,
-        *,
-        paused: bool,
-        tags: Sequence[str] = (),
-        incoming: Incoming | None = None,
+    def run(
+        self, launch: Launch, *, paused: bool = False, incoming: Incoming | None = None
     ) -> None:
-        """Run QEMU from a runtime record. The caller holds the lock.
+        """Run QEMU. The caller holds the lock.
 
-        :param uuid: of the instance.
         :param incoming: how the guest's memory arrives, on the target of a migration.
         :raises HypervisorError: nothing is left behind.
         """
-        self._remove_files(layout)
-        hvp = record.hvparams
+        record, layout = launch.record, launch.layout
+        self._guests.remove_files(layout)
         try:
-            with privileges.user_for(hvp, layout) as run_as:
-                taps = interfaces.create(
-                    nics.host_nics(record.nics, layout.name),
-                    nics.tap_features(hvp, run_as.uid if run_as else None),
-                    nics.guest_network(layout, tags),
-                    incoming=incoming is not None,
-                )
-                side = argv.HostSide(
-                    taps=taps,
-                    block_devices=[
-                        disk.uri is None and host.is_block_device(disk.path)
-                        for disk in record.disks
-                    ],
-                    direct_works=[
-                        disk.uri is not None
-                        or not machine.current().must_probe_direct_access
-                        or host.direct_works(disk.path)
-                        for disk in record.disks
-                    ],
-                    incoming=incoming is not None,
-                    run_as=run_as.argument if run_as else None,
-                    chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
-                    # On by default; a kernel without it must not keep guests from starting.
-                    vhost_works=tap.vhost_works(),
-                    forward=user_network.forwarder()
-                    if machine.current().has_metadata_through_qemu
-                    else "",
-                    ovmf=self._prepare_firmware(record, layout),
-                )
-                if side.chroot:
-                    fs.make_dirs(side.chroot, 0o755)
-                console_log.prepare(layout.name, uuid, layout.console_log_file)
-                # Messages of an earlier QEMU must not be taken for those of this one.
-                fs.remove_file(layout.log_file)
-                command = argv.shorten_sockets(
-                    argv.full_argv(record, layout, qemu, side), layout.control_dir
-                )
-                process.run(
-                    systemd.in_scope("instance", layout.name, command),
-                    timeout_s=_TIMEOUT_S,
-                    cwd=layout.control_dir,
-                )
+            _run_program(launch, incoming is not None)
             runtime.save(layout.runtime_file, record)
-            with Qmp(layout.socket("qmp"), layout.name, timeout_s=FIRST_ANSWERS_S) as control:
+            with self._guests.control(layout, timeout_s=FIRST_ANSWERS_S) as control:
                 self._prepare(control, record, layout)
                 if incoming is not None:
-                    set_migration_capabilities(control, hvp)
-                    migration_channel.listen(control, incoming, layout, hvp)
+                    set_migration_capabilities(control, record.hvparams)
+                    migration_channel.listen(control, incoming, layout, record.hvparams)
                 elif not paused:
                     control.execute("cont")
         except BaseException as err:
-            self._end_process(layout)
-            self._remove_files(layout)
+            self._guests.end_process(layout)
+            self._guests.remove_files(layout)
             if isinstance(err, errors.CommandError):
                 # QEMU writes its errors to the log file as soon as that is open.
                 problem = host.last_lines(err.output or host.read_log(layout.log_file))
@@ -232,28 +185,105 @@ class KvmStarter(KvmGuests):
                 raise errors.HypervisorError(f"cannot start instance {layout.name}: {err}") from err
             raise
 
-    def _prepare_firmware(self, record: runtime.Runtime, layout: Layout) -> argv.Ovmf | None:
-        """Prepare the variables of UEFI, and start the TPM."""
-        hvp = record.hvparams
-        tpm = argv.special_disk(record.disks, hvp, hv.KVM_TPM_DISK)
-        if tpm is not None:
-            firmware.start_tpm(hvp["tpm_version"], tpm.path, layout)
-        variables = argv.special_disk(record.disks, hvp, hv.KVM_UEFI_DISK)
-        if variables is None:
-            return None
-        ovmf = firmware.find_ovmf(hvp)
-        if variables.uri is None:
-            firmware.prepare_variables(variables.path, ovmf)
-        return ovmf
-
     def _prepare(self, control: Qmp, record: runtime.Runtime, layout: Layout) -> None:
         """Set passwords and processors before the guest runs its first instruction."""
         hvp = record.hvparams
         for protocol, password in parameters.passwords(hvp).items():
             control.execute("set_password", {"protocol": protocol, "password": password})
-        found = self._process(layout)
+        found = self._guests.qemu(layout)
         if found:
             pinning.pin(control, found[0], pinning.masks_of(hvp), layout.name)
+
+
+def _new_runtime(
+    instance: FilledInstance,
+    disks: Sequence[AttachedDisk],
+    layout: Layout,
+    qemu: facts.QemuFacts,
+) -> runtime.Runtime:
+    hvp = instance.hvparams
+    command = new_argv(instance, layout, qemu)
+    bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
+    plugged_nics = tuple(
+        runtime.device_dict(nic, buses.nic_hvinfo(nic, hvp, bus)) for nic in instance.nics
+    )
+    attached = tuple(
+        runtime.RuntimeDisk(runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)), path, uri)
+        for disk, path, uri in disks
+    )
+    return runtime.Runtime(tuple(command), plugged_nics, dict(hvp), attached)
+
+
+def _run_program(launch: Launch, incoming: bool) -> None:
+    """Prepare the node's side of a guest, and run QEMU until it is a daemon."""
+    record, layout = launch.record, launch.layout
+    hvp = record.hvparams
+    with privileges.user_for(hvp, layout) as run_as:
+        taps = interfaces.create(
+            nics.host_nics(record.nics, layout.name),
+            nics.tap_features(hvp, run_as.uid if run_as else None),
+            nics.guest_network(layout, launch.tags),
+            incoming=incoming,
+        )
+        side = _host_side(record, layout, taps, run_as, incoming)
+        if side.chroot:
+            fs.make_dirs(side.chroot, 0o755)
+        console_log.prepare(layout.name, launch.uuid, layout.console_log_file)
+        # Messages of an earlier QEMU must not be taken for those of this one.
+        fs.remove_file(layout.log_file)
+        command = argv.shorten_sockets(
+            argv.full_argv(record, layout, launch.qemu, side), layout.control_dir
+        )
+        process.run(
+            systemd.in_scope("instance", layout.name, command),
+            timeout_s=_TIMEOUT_S,
+            cwd=layout.control_dir,
+        )
+
+
+def _host_side(
+    record: runtime.Runtime,
+    layout: Layout,
+    taps: Sequence[str | None],
+    run_as: privileges.RunAs | None,
+    incoming: bool,
+) -> argv.HostSide:
+    """Return what the command line says of this node; prepare the firmware of the guest."""
+    here = machine.current()
+    return argv.HostSide(
+        taps=taps,
+        block_devices=[
+            disk.uri is None and host.is_block_device(disk.path) for disk in record.disks
+        ],
+        direct_works=[
+            disk.uri is not None
+            or not here.must_probe_direct_access
+            or host.direct_works(disk.path)
+            for disk in record.disks
+        ],
+        incoming=incoming,
+        run_as=run_as.argument if run_as else None,
+        chroot=layout.chroot_dir if record.hvparams.get("use_chroot") else None,
+        # On by default; a kernel without it must not keep guests from starting.
+        vhost_works=tap.vhost_works(),
+        forward=user_network.forwarder() if here.has_metadata_through_qemu else "",
+        ovmf=_prepare_firmware(record, layout),
+    )
+
+
+def _prepare_firmware(record: runtime.Runtime, layout: Layout) -> argv.Ovmf | None:
+    """Prepare the variables of UEFI, and start the TPM."""
+    hvp = record.hvparams
+    tpm = argv.special_disk(record.disks, hvp, hv.KVM_TPM_DISK)
+    if tpm is not None:
+        firmware.start_tpm(hvp["tpm_version"], tpm.path, layout)
+    variables = argv.special_disk(record.disks, hvp, hv.KVM_UEFI_DISK)
+    if variables is None:
+        return None
+    ovmf = firmware.find_ovmf(hvp)
+    if variables.uri is None:
+        firmware.prepare_variables(variables.path, ovmf)
+    return ovmf
 
 
 def new_argv(instance: FilledInstance, layout: Layout, qemu: facts.QemuFacts) -> list[str]:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.hypervisor import base, console_log, host, rootfs
+from ganeti.hypervisor import base, console_log, guest_errors, host, rootfs
 from ganeti.hypervisor.lxc import config, guests, layout, parameters, parse, record
 from ganeti.hypervisor.lxc import disks as data_disks
 from ganeti.hypervisor.lxc.cgroups import Cgroups
-from ganeti.hypervisor.lxc.hotplug import LxcHotplug
+from ganeti.hypervisor.lxc.hotplug import LxcDevices
 from ganeti.hypervisor.lxc.layout import Layout
 from ganeti.hypervisor.lxc.record import Record
 from ganeti.hypervisor.net import interfaces, veth
@@ -37,10 +37,14 @@ _RELEASE_TIMEOUT_S = 30.0
 _POLL = (0.005, 1.5, 0.2)
 
 
-class LxcHypervisor(LxcHotplug):
+class LxcHypervisor(base.Hypervisor):
     """Guests which are containers of LXC."""
 
     DESCRIPTOR = LXC
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices = LxcDevices(self.name)
 
     # Running guests
 
@@ -122,7 +126,7 @@ class LxcHypervisor(LxcHotplug):
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the capacity of this machine, and ``hv_version`` when LXC is installed."""
-        info = base.read_linux_node_info()
+        info = host.read_linux_node_info()
         if hvparams is not None:
             try:
                 info["hv_version"] = list(parameters.version())
@@ -183,7 +187,7 @@ class LxcHypervisor(LxcHotplug):
         )
         with guests.locked(instance.name) as here:
             if guests.is_running(here):
-                raise errors.HypervisorError(f"instance {instance.name} is running already")
+                raise guest_errors.running_already(instance.name)
             self._start(here, wanted)
 
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
@@ -218,29 +222,18 @@ class LxcHypervisor(LxcHotplug):
         here = layout.of(name)
         old = guests.load(here)
         if not guests.is_running(here):
-            raise errors.HypervisorError(f"instance {name} is not running")
+            raise guest_errors.not_running(name)
         if old is None:
-            raise errors.HypervisorError(
-                f"it is not known how instance {name} was started. Stop it and start it again."
-            )
+            raise guest_errors.unknown_start(name)
         rootfs.require_devices(name, disks)
         places = {disk.disk.uuid: disk.path for disk in disks}
         for uuid in old.disk_paths():
             if uuid not in places:
-                raise errors.HypervisorError(
-                    f"instance {name} runs with disk {uuid}, which it does not have in the"
-                    " configuration. Stop the instance and start it again."
-                )
-        self.stop(name, old.hvparams)
-        self.wait_end(name, timeout_s)
-        if self.is_running(name):
-            logging.warning(
-                "instance %s did not shut down within %g s, stopping it hard", name, timeout_s
-            )
-            self.stop(name, old.hvparams, force=True)
+                raise guest_errors.unknown_disk(name, uuid)
+        self.shut_down(name, old.hvparams, timeout_s)
         with guests.locked(name):
             if guests.is_running(here):
-                raise errors.HypervisorError(f"instance {name} is running already")
+                raise guest_errors.running_already(name)
             again = dataclasses.replace(
                 old,
                 disk_path=places[old.disk_uuid],
@@ -382,7 +375,7 @@ class LxcHypervisor(LxcHotplug):
         with guests.locked(instance.name) as here:
             found = guests.load(here)
             if found is None or not guests.is_running(here):
-                raise errors.HypervisorError(f"instance {instance.name} is not running")
+                raise guest_errors.not_running(instance.name)
             try:
                 Cgroups().set_memory(found.groups, memory_mib)
                 record.save(here.record_file, dataclasses.replace(found, memory_mib=memory_mib))

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from ganeti import errors
-from ganeti.hypervisor import guest_lock
+from ganeti.hypervisor import guest_errors, guest_lock
 from ganeti.hypervisor.lxc import layout, parse, record
 from ganeti.hypervisor.lxc.cgroups import Cgroups
 from ganeti.hypervisor.lxc.layout import Layout
@@ -87,12 +87,10 @@ def running_record(here: Layout) -> Record:
     :raises HypervisorError: it does not run, or is just being started or has a damaged record.
     """
     if not is_running(here):
-        raise errors.HypervisorError(f"instance {here.name} is not running")
+        raise guest_errors.not_running(here.name)
     found = load(here)
     if found is None or not found.groups:
-        raise errors.HypervisorError(
-            f"it is not known how instance {here.name} was started. Stop it and start it again."
-        )
+        raise guest_errors.unknown_start(here.name)
     return found
 
 

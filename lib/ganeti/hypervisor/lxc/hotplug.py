@@ -8,11 +8,10 @@ that restart fail, so that the watcher starts the container again, with the pres
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
 
 from ganeti import errors
-from ganeti.hypervisor import base
+from ganeti.hypervisor import base, guest_errors
+from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.lxc import guests, record
 from ganeti.hypervisor.lxc.layout import Layout
 from ganeti.hypervisor.lxc.record import Record
@@ -23,10 +22,10 @@ from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.utils import fs
 
 
-class LxcHotplug(base.Hypervisor):
-    """The operations which change the NICs of a running container."""
+class LxcDevices(base.Devices):
+    """NICs of running containers; their disks cannot be changed."""
 
-    def hotplug_supported(self, instance: FilledInstance) -> None:
+    def check(self, instance: FilledInstance) -> None:
         """Check that the container runs and has a record.
 
         :raises HotplugError: its NICs cannot be changed.
@@ -34,58 +33,40 @@ class LxcHotplug(base.Hypervisor):
         with guests.locked(instance.name) as here:
             _record(here)
 
-    def hot_add(
-        self,
-        instance: FilledInstance,
-        dev_type: str,
-        device: Disk | FilledNic,
-        extra: Sequence[Any] | None,
-        seq: int,
-    ) -> None:
-        """Plug a NIC into the running container.
+    def add_disk(self, instance: FilledInstance, attached: AttachedDisk, seq: int) -> None:
+        """:raises HotplugError: always."""
+        raise _fixed_disk(attached.disk)
 
-        :raises HotplugError: it is not plugged in; or the device is a disk.
+    def remove_disk(self, instance: FilledInstance, disk: Disk) -> None:
+        """Do nothing if the container lacks the disk.
+
+        :raises HotplugError: the container has it.
         """
-        nic = _nic(device)
+        with guests.locked(instance.name) as here:
+            if disk.uuid in _record(here).disk_paths():
+                raise _fixed_disk(disk)
+
+    def modify_disk(self, instance: FilledInstance, disk: Disk) -> None:
+        """:raises HotplugError: always."""
+        raise _fixed_disk(disk)
+
+    def add_nic(self, instance: FilledInstance, nic: FilledNic, seq: int) -> None:
+        """Plug in a NIC."""
         with guests.locked(instance.name) as here:
             known = _record(here)
             if _position(known, nic.uuid) is None:
                 _add(here, known, nic, min(seq, len(known.nics)))
 
-    def hot_remove(
-        self,
-        instance: FilledInstance,
-        dev_type: str,
-        device: Disk | FilledNic,
-        extra: Sequence[Any] | None,
-        seq: int,
-    ) -> None:
-        """Unplug a NIC from the running container; a device that it lacks is not an error.
-
-        :raises HotplugError: it is still plugged in; or the device is a disk of the container.
-        """
+    def remove_nic(self, instance: FilledInstance, nic: FilledNic) -> None:
+        """Unplug a NIC."""
         with guests.locked(instance.name) as here:
             known = _record(here)
-            if isinstance(device, Disk) and device.uuid not in known.disk_paths():
-                return
-            position = _position(known, _nic(device).uuid)
+            position = _position(known, nic.uuid)
             if position is not None:
                 _remove(here, known, position)
 
-    def hot_modify(
-        self,
-        instance: FilledInstance,
-        dev_type: str,
-        device: Disk | FilledNic,
-        extra: Sequence[Any] | None,
-        seq: int,
-    ) -> None:
-        """Replace a NIC by a changed one.
-
-        :raises HotplugError: the container has the old one, or none when the message says so; or
-            the device is a disk.
-        """
-        nic = _nic(device)
+    def modify_nic(self, instance: FilledInstance, nic: FilledNic) -> None:
+        """Replace a NIC by a changed one."""
         with guests.locked(instance.name) as here:
             known = _record(here)
             position = _position(known, nic.uuid)
@@ -95,17 +76,13 @@ class LxcHotplug(base.Hypervisor):
             try:
                 _add(here, known, nic, position)
             except errors.HotplugError as err:
-                raise errors.HotplugError(
-                    f"{err}. The container is left without NIC {nic.uuid}."
-                ) from err
+                raise guest_errors.left_without_nic(err, "container", nic.uuid) from err
 
 
-def _nic(device: Disk | FilledNic) -> FilledNic:
-    if isinstance(device, Disk):
-        raise errors.HotplugError(
-            f"disk {device.uuid}: the disks of a container cannot be changed while it runs"
-        )
-    return device
+def _fixed_disk(disk: Disk) -> errors.HotplugError:
+    return errors.HotplugError(
+        f"disk {disk.uuid}: the disks of a container cannot be changed while it runs"
+    )
 
 
 def _record(here: Layout) -> Record:

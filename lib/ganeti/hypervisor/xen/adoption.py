@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from ganeti import errors, storage
 from ganeti.constants import hv
+from ganeti.hypervisor import guest_errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.xen import record, xl
 from ganeti.hypervisor.xen.parse import Domain, LongDomain
@@ -40,7 +41,7 @@ def record_of(instance: FilledInstance, domain: Domain) -> Record:
     found = xl.long_domains().get(domain.id)
     known = record.find(instance.name)
     if found is None:
-        raise errors.HypervisorError(f"instance {instance.name} is not running")
+        raise guest_errors.not_running(instance.name)
     if known is not None and known.uuid == instance.uuid:
         if found.uuid in ("", known.domain_uuid or known.uuid):
             return known

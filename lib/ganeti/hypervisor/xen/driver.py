@@ -11,22 +11,72 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import hv
 from ganeti.hypervisor import base
+from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import interfaces
-from ganeti.hypervisor.xen import adoption, guests, nics, parameters, parse, transfer, xl
-from ganeti.hypervisor.xen.hotplug import XenHotplug
+from ganeti.hypervisor.xen import adoption, guests, nics, parameters, parse, start, transfer, xl
+from ganeti.hypervisor.xen.hotplug import XenDevices
 from ganeti.hypervisor.xen.migration import XenMigration
 from ganeti.hypervisor.xen.parse import Domain
 from ganeti.objects.hypervisors.xen import XEN_HVM, XEN_PVM
 from ganeti.objects.instance import FilledInstance
 
 
-class XenHypervisor(XenMigration, XenHotplug):
+class XenHypervisor(base.Hypervisor):
     """Guests under Xen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices = XenDevices(self.name)
+        self.migration = XenMigration(self.name)
+
+    # Start and stop
+
+    def start(
+        self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, paused: bool = False
+    ) -> None:
+        """See :func:`ganeti.hypervisor.xen.start.start`."""
+        start.start(instance, disks, paused=paused)
+
+    def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
+        """See :func:`ganeti.hypervisor.xen.start.complete_start`."""
+        return start.complete_start(instance, paused=paused)
+
+    def reboot(
+        self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, timeout_s: float
+    ) -> None:
+        """Stop the guest, then start it with the hardware it had."""
+        # Read first, as stopping removes the file.
+        known = start.reboot_record(instance, disks)
+        self.shut_down(instance.name, known.hvparams, timeout_s)
+        start.start_again(known)
+
+    def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:
+        """Ask the guest to shut down, by ACPI where it has no driver of Xen; or end the domain.
+
+        :raises HypervisorError: it cannot be asked, or does not end.
+        """
+        with guests.locked(instance_name):
+            domain = guests.domain_of(instance_name)
+            if domain is None:
+                return
+            # A paused guest would not notice the request before it is continued.
+            if force or domain.is_paused or not guests.lives(domain):
+                guests.end(instance_name)
+                return
+            by_acpi = hvparams.get("acpi", False) and self.name == hv.XEN_HVM
+            xl.run("shutdown", *(["-F"] if by_acpi else []), str(domain.id))
+
+    def cleanup(self, instance_name: str) -> None:
+        """Remove what is left of a guest which has ended; do nothing to one which runs."""
+        with guests.locked(instance_name):
+            if guests.running(instance_name) is None:
+                guests.end(instance_name)
 
     # Running guests
 
@@ -44,7 +94,7 @@ class XenHypervisor(XenMigration, XenHotplug):
 
         :raises HypervisorError: Xen does not tell.
         """
-        return self._running(instance_name) is not None
+        return guests.running(instance_name) is not None
 
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
         """Return the facts from Xen.
@@ -52,7 +102,7 @@ class XenHypervisor(XenMigration, XenHotplug):
         :returns: None when the guest does not run here and was not shut down from inside.
         :raises HypervisorError: Xen does not tell.
         """
-        domain = self._domain(instance_name)
+        domain = guests.domain_of(instance_name)
         if domain is None:
             return _waiting(instance_name) if transfer.waits(instance_name) else None
         return _info(domain)
@@ -130,8 +180,8 @@ class XenHypervisor(XenMigration, XenHotplug):
 
         :raises HypervisorError: it does not run, or Xen refuses.
         """
-        with self._locked(instance.name):
-            domain = self._require_running(instance.name)
+        with guests.locked(instance.name):
+            domain = guests.require_running(instance.name)
             known = adoption.record_of(instance, domain)
             if memory_mib > known.memory_mib:
                 # The limit must be there before the guest may use the memory.

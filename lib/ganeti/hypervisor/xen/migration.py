@@ -13,7 +13,7 @@ processors. So a source cannot make the target run a program, or open a device.
 A guest never runs on both nodes, also when the master asks for it:
 
 - The domain on the target is paused when it has arrived. Only
-  :meth:`XenMigration.finalize_migration_target` continues it.
+  :meth:`XenMigration.finalize_target` continues it.
 - The source says that the guest belongs to the target after it has written that down. From then on
   it never continues the guest.
 - The target does not destroy a guest which is its own, because it cannot run on anywhere else.
@@ -32,11 +32,11 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti import errors
+from ganeti.hypervisor import base, guest_errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import interfaces
-from ganeti.hypervisor.xen import adoption, nics, record, transfer, xl
+from ganeti.hypervisor.xen import adoption, guests, nics, record, start, transfer, xl
 from ganeti.hypervisor.xen.record import ARRIVING, COMPLETE, Record
-from ganeti.hypervisor.xen.start import XenStarter
 from ganeti.hypervisor.xen.transfer import ARRIVED, IN, OUT, OWNED, Transfer
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
@@ -54,30 +54,30 @@ _VDEV = re.compile(r"[a-z]{1,4}[a-p]", re.ASCII)
 _MAX_DEVID = 255
 
 
-class XenMigration(XenStarter):
+class XenMigration(base.Migration):
     """The operations of the source and of the target of a migration."""
 
-    def migratable(self, instance: FilledInstance) -> None:
+    def check(self, instance: FilledInstance) -> None:
         """Check that the guest runs here and has a record.
 
         :raises HypervisorError: it cannot be migrated.
         """
-        with self._locked(instance.name):
-            known = adoption.record_of(instance, self._require_running(instance.name))
+        with guests.locked(instance.name):
+            known = adoption.record_of(instance, guests.require_running(instance.name))
         if known.hvparams.get("pci_pass"):
             raise errors.HypervisorError(
                 f"instance {instance.name} uses a device of this node (pci_pass), and cannot be"
                 " migrated"
             )
 
-    def migration_info(self, instance: FilledInstance) -> dict[str, str]:
+    def info(self, instance: FilledInstance) -> dict[str, str]:
         """Return the record of the guest, and the keys of the target's end of the connection.
 
         :raises HypervisorError: the guest does not run, or is being sent.
         """
         name = instance.name
-        with self._locked(name):
-            known = adoption.record_of(instance, self._require_running(name))
+        with guests.locked(name):
+            known = adoption.record_of(instance, guests.require_running(name))
             if transfer.is_sending(name):
                 raise errors.HypervisorError(
                     f"instance {name} is being sent to another node, or was. Run 'gnt-instance"
@@ -90,47 +90,45 @@ class XenMigration(XenStarter):
             _write_keys(name, own, x509.certificate_part(peer))
         return {_RECORD: known.dumps(), _OWN: peer, _PEER: x509.certificate_part(own)}
 
-    def accept_instance(
+    def accept(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
     ) -> None:
         """Listen for the guest.
 
-        :param info: :meth:`migration_info` of the source.
+        :param info: :meth:`info` of the source.
         :param target: address of this node at which the memory arrives.
         :raises HypervisorError: nothing is left behind.
         """
         name = instance.name
         text, own, peer = _read_info(info, name)
         arriving = adopt(record.loads(text, name), instance, disks)
-        with self._locked(name):
-            self._refuse_running(name)
-            self._end(name)
+        with guests.locked(name):
+            guests.refuse_running(name)
+            guests.end(name)
             try:
-                path = self._prepare(arriving)
+                path = start.prepare(arriving)
                 transfer.write(name, Transfer(direction=IN, status=transfer.WAITING), sync=False)
                 _write_keys(name, own, peer)
                 port = int(instance.hvparams["migration_port"])
                 _start_helper(name, "receive", target, str(port), path)
             except BaseException:
-                self._end(name)
+                guests.end(name)
                 raise
 
-    def migrate(
-        self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
-    ) -> None:
+    def send(self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool) -> None:
         """Begin to send the guest to the address ``target``.
 
         :param live: the guest runs while its memory is copied.
         :raises HypervisorError: it was sent before, or cannot be sent.
         """
         name = instance.name
-        with self._locked(name):
-            domain = self._require_running(name)
+        with guests.locked(name):
+            domain = guests.require_running(name)
             state = transfer.find(name)
             if state is None or state.direction != OUT:
                 raise errors.HypervisorError(f"the migration of instance {name} was not prepared")
             if state.sent:
-                raise _was_sent(name)
+                raise guest_errors.was_sent(name)
             if state.status == transfer.ACTIVE:
                 # An earlier call began it, and its process died before it could answer.
                 logging.info("instance %s is being sent already", name)
@@ -149,7 +147,7 @@ class XenMigration(XenStarter):
                 *(["--live"] if live else []),
             )
 
-    def migration_status(self, instance: FilledInstance) -> MigrationStatus:
+    def status(self, instance: FilledInstance) -> MigrationStatus:
         """Return how far the program has come.
 
         :raises HypervisorError: that is not known.
@@ -175,54 +173,47 @@ class XenMigration(XenStarter):
             error=state.error or None,
         )
 
-    def finalize_migration_source(
-        self, instance: FilledInstance, *, success: bool, live: bool
-    ) -> None:
+    def finalize_source(self, instance: FilledInstance, *, success: bool, live: bool) -> None:
         """End the domain of the guest which was sent; after a failure, let it run on here.
 
         :raises HypervisorError: after a failure: the guest was, or may have been, sent as a whole;
             it stays paused. Or Xen does not answer.
         """
         name = instance.name
-        with self._locked(name):
+        with guests.locked(name):
             if success:
-                self._end(name)
+                guests.end(name)
                 return
             transfer.end_program(name)
             if transfer.was_sent(name):
-                raise _was_sent(name)
-            domain = self._require_running(name)
+                raise guest_errors.was_sent(name)
+            domain = guests.require_running(name)
             if domain.is_paused:
                 xl.run("unpause", str(domain.id))
             transfer.forget(name)
 
-    def finalize_migration_target(
-        self, instance: FilledInstance, info: Any, *, success: bool
-    ) -> None:
+    def finalize_target(self, instance: FilledInstance, info: Any, *, success: bool) -> None:
         """Let the guest run here; after a failure, end what waits for it.
 
         :raises HypervisorError: after a failure: the guest has arrived, or does not end. After a
             success: the guest does not arrive, or was sent to another node since.
         """
         name = instance.name
-        with self._locked(name):
+        with guests.locked(name):
             if not success:
                 transfer.end_program(name)
                 if transfer.has_arrived(name):
-                    raise errors.HypervisorError(
-                        f"instance {name} has arrived on this node, and was not ended. Run"
-                        f" 'gnt-instance migrate --cleanup {name}'."
-                    )
+                    raise guest_errors.has_arrived(name)
                 known = record.find(name)
                 if known is None or known.state == ARRIVING:
-                    self._end(name)
+                    guests.end(name)
                 return
             if transfer.was_sent(name):
-                raise _was_sent(name)
+                raise guest_errors.was_sent(name)
             known = record.load(name)
             if known.state == ARRIVING:
                 _wait_arrived(name)
-            domain = self._require_running(name)
+            domain = guests.require_running(name)
             if domain.is_paused:
                 # At once: a network which cannot be set up must not keep the guest from running.
                 xl.run("unpause", str(domain.id))
@@ -287,15 +278,8 @@ def _lacks(instance_name: str, what: str) -> errors.HypervisorError:
     )
 
 
-def _was_sent(instance_name: str) -> errors.HypervisorError:
-    return errors.HypervisorError(
-        f"instance {instance_name} was, or may have been, sent to another node as a whole, so it"
-        f" cannot run on here. Run 'gnt-instance migrate --cleanup {instance_name}'."
-    )
-
-
 def _read_info(info: Any, instance_name: str) -> tuple[str, str, str]:
-    """Return the three parts of :meth:`XenMigration.migration_info`.
+    """Return the three parts of :meth:`XenMigration.info`.
 
     :raises HypervisorError: the data have another form; they are not shown, as they hold a key.
     """
@@ -304,7 +288,7 @@ def _read_info(info: Any, instance_name: str) -> tuple[str, str, str]:
         if all(isinstance(one, str) and one for one in parts):
             text, own, peer = (str(one) for one in parts)
             return text, own, peer
-    raise errors.HypervisorError(f"migration data of instance {instance_name} is damaged")
+    raise guest_errors.damaged_migration_data(instance_name)
 
 
 def _write_keys(instance_name: str, own: str, peer: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti import errors
+from ganeti.hypervisor import guest_errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects import codec
 from ganeti.objects.disk import Disk
@@ -320,11 +321,7 @@ def with_attached(record: Record, disks: Sequence[AttachedDisk]) -> Record:
     for old in record.disks:
         new = attached.get(str(old.disk.get("uuid") or ""))
         if new is None:
-            raise errors.HypervisorError(
-                f"instance {record.name} runs with disk {old.disk.get('uuid') or 'without UUID'},"
-                " which it does not have in the configuration. Stop the instance and start it"
-                " again."
-            )
+            raise guest_errors.unknown_disk(record.name, old.disk.get("uuid"))
         found.append(replace(old, path=new.path))
     return replace(record, disks=tuple(found))
 

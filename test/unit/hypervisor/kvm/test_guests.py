@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti.hypervisor.kvm import layout as layouts
 from ganeti.hypervisor.kvm.driver import KvmHypervisor
 from ganeti.platform import paths
 from ganeti.utils import process
@@ -33,7 +34,7 @@ def qemu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
             ],
             stdin=subprocess.PIPE,
         )
-        pid_file = Path(KvmHypervisor.layout(NAME).pid_file)
+        pid_file = Path(layouts.of(NAME).pid_file)
         pid_file.parent.mkdir(parents=True)
         pid_file.write_text(f"{running.pid}\n")
         yield running
@@ -45,7 +46,7 @@ def test_who_removed_its_pid_file_is_waited_for(qemu: subprocess.Popen[bytes]) -
     """It has its disks open until it has ended."""
     driver = KvmHypervisor()
     assert driver.is_running(NAME)
-    Path(driver.layout(NAME).pid_file).unlink()
+    Path(layouts.of(NAME).pid_file).unlink()
     assert qemu.stdin is not None
     ending = threading.Timer(0.2, qemu.stdin.close)
     ending.start()
@@ -56,6 +57,6 @@ def test_who_removed_its_pid_file_is_waited_for(qemu: subprocess.Popen[bytes]) -
 
 def test_nobody_waits_for_a_guest_that_was_not_seen(qemu: subprocess.Popen[bytes]) -> None:
     driver = KvmHypervisor()
-    Path(driver.layout(NAME).pid_file).unlink()
+    Path(layouts.of(NAME).pid_file).unlink()
     assert not driver.is_running(NAME)
     assert process.is_alive(qemu.pid)

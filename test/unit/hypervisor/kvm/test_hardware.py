@@ -12,7 +12,7 @@ import pytest
 from fakes.kvm_variants import LAYOUT, VARIANTS, instance, record
 from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.kvm import argv, driver, hardware, runtime
+from ganeti.hypervisor.kvm import argv, driver, hardware, migration, runtime
 from ganeti.hypervisor.kvm.accelerator import KVM, TCG
 from ganeti.hypervisor.kvm.facts import QemuFacts
 from ganeti.objects.instance import FilledInstance
@@ -261,11 +261,10 @@ def test_the_accelerator_is_that_of_the_source() -> None:
     ):
         sent = with_option("-machine", words)(record("default", SOURCE))
         assert runtime.values_of(arrived(sent, guest), "-machine") == [value]
-    kvm = driver.KvmHypervisor()
     sent = with_option("-machine", "pc,accel=kvm")(record("default", SOURCE))
     arriving = hardware.adopt(sent, guest, attached(guest))
     with pytest.raises(errors.HypervisorError, match="web1 runs with KVM, which does not work"):
-        kvm._arriving_runtime(arriving, LAYOUT, TARGET)
+        migration._incoming_runtime(arriving, LAYOUT, TARGET)
 
 
 def test_the_program_is_that_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,14 +277,13 @@ def test_the_program_is_that_of_the_target(monkeypatch: pytest.MonkeyPatch) -> N
 
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr("ganeti.hypervisor.kvm.facts.of", facts_of)
-    monkeypatch.setattr(kvm, "_process", lambda layout: None)
-    monkeypatch.setattr(kvm, "_refuse_running", lambda layout: None)
+    monkeypatch.setattr(kvm.guests, "qemu", lambda layout: None)
     sent = with_params(kvm_path=EVIL)(record("default", SOURCE))
     sent = replace(sent, argv=(EVIL, *sent.argv[1:]))
     guest = instance("default", "/dir")
     info = {"runtime": sent.dumps(), "key": "0" * 64}
     with pytest.raises(errors.HypervisorError, match="asked"):
-        kvm.accept_instance(guest, info, "192.0.2.1", attached(guest))
+        kvm.migration.accept(guest, info, "192.0.2.1", attached(guest))
     assert asked == [guest.hvparams["kvm_path"]]
     assert arrived(sent, guest).argv[0] == TARGET.program
 

@@ -21,7 +21,10 @@ from ganeti.hypervisor.kvm import (
     qmp,
     runtime,
 )
+from ganeti.hypervisor.kvm import layout as layouts
+from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.hypervisor.kvm.status import Status
 from ganeti.objects.disk import Disk
 
 
@@ -75,39 +78,39 @@ BALLOON = {"query-balloon": {"actual": 64 << 20}}
 )
 def test_a_guest_that_waits_for_its_memory_does_not_run(monkeypatch, answers, state, memory_mib):
     monkeypatch.setattr(FakeQmp, "answers", answers)
-    monkeypatch.setattr(driver, "Qmp", FakeQmp)
-    kvm = driver.KvmHypervisor()
-    command = parse.CommandLine("web", 128, 2)
-    info = kvm._info(kvm.layout("web"), os.getpid(), command)
+    found = (os.getpid(), parse.CommandLine("web", 128, 2))
+    guests = Guests(connect=FakeQmp)
+    monkeypatch.setattr(guests, "qemu", lambda layout: found)
+    info = Status(guests).instance_info("web")
     assert (info.state, info.memory_mib, info.vcpus) == (state, memory_mib, 2)
 
 
 def test_a_guest_that_was_sent_stopped_runs_on_although_it_arrives_late(monkeypatch):
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr(IncomingQmp, "states", ["inmigrate"] * 3 + ["paused"])
-    monkeypatch.setattr(migration, "Qmp", IncomingQmp)
-    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    monkeypatch.setattr(kvm.guests, "connect", IncomingQmp)
+    monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
     monkeypatch.setattr(migration.runtime, "load", lambda *args: runtime.Runtime((), (), {}, ()))
-    kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)
+    kvm.migration.finalize_target(instance("default", "/dir"), None, success=True)
     assert IncomingQmp.states == ["running"]
 
 
 def test_a_guest_that_never_arrives_is_an_error(monkeypatch):
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr(IncomingQmp, "states", ["inmigrate"])
-    monkeypatch.setattr(migration, "Qmp", IncomingQmp)
+    monkeypatch.setattr(kvm.guests, "connect", IncomingQmp)
     monkeypatch.setattr(incoming, "INCOMING_TIMEOUT_S", 0.01)
-    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
     with pytest.raises(errors.HypervisorError, match="web1 was sent, but has not arrived"):
-        kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)
+        kvm.migration.finalize_target(instance("default", "/dir"), None, success=True)
 
 
 def test_a_stopped_guest_that_was_not_sent_runs_on_although_it_is_late(monkeypatch):
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr(IncomingQmp, "states", ["finish-migrate"] * 3 + ["paused"])
-    monkeypatch.setattr(migration, "Qmp", IncomingQmp)
-    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
-    kvm.finalize_migration_source(instance("default", "/dir"), success=False, live=True)
+    monkeypatch.setattr(kvm.guests, "connect", IncomingQmp)
+    monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
+    kvm.migration.finalize_source(instance("default", "/dir"), success=False, live=True)
     assert IncomingQmp.states == ["running"]
 
 
@@ -143,11 +146,11 @@ def test_a_guest_is_not_sent_twice(monkeypatch, status, begins):
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr(SendingQmp, "status", status)
     monkeypatch.setattr(SendingQmp, "sent", [])
-    monkeypatch.setattr(migration, "Qmp", SendingQmp)
+    monkeypatch.setattr(kvm.guests, "connect", SendingQmp)
     monkeypatch.setattr(migration, "set_migration_capabilities", lambda control, hvp: None)
     monkeypatch.setattr(migration, "_is_emulated", lambda layout: False)
-    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
-    kvm.migrate("cluster", instance("default", "/dir"), "192.0.2.1", live=True)
+    monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
+    kvm.migration.send("cluster", instance("default", "/dir"), "192.0.2.1", live=True)
     assert ("migrate" in SendingQmp.sent) == begins
 
 
@@ -170,9 +173,9 @@ def test_what_qemu_gets_for_a_migration(monkeypatch, accelerator, live, stops):
     kvm = driver.KvmHypervisor()
     record = runtime.Runtime(("qemu", "-machine", f"pc,accel={accelerator}"), (), {}, ())
     monkeypatch.setattr(RecordingQmp, "sent", [])
-    monkeypatch.setattr(migration, "Qmp", RecordingQmp)
+    monkeypatch.setattr(kvm.guests, "connect", RecordingQmp)
     monkeypatch.setattr(migration.runtime, "load", lambda *args: record)
-    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
     guest = instance(
         "default",
         "/dir",
@@ -181,7 +184,7 @@ def test_what_qemu_gets_for_a_migration(monkeypatch, accelerator, live, stops):
         migration_port=8200,
         migration_caps="xbzrle",
     )
-    kvm.migrate("cluster", guest, "2001:db8::7", live=live)
+    kvm.migration.send("cluster", guest, "2001:db8::7", live=live)
     assert RecordingQmp.sent == [
         (
             "migrate-set-parameters",
@@ -196,11 +199,11 @@ def test_what_qemu_gets_for_a_migration(monkeypatch, accelerator, live, stops):
 def test_a_migration_which_is_not_encrypted_uses_no_key_of_an_earlier_one(monkeypatch):
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr(RecordingQmp, "sent", [])
-    monkeypatch.setattr(migration, "Qmp", RecordingQmp)
+    monkeypatch.setattr(kvm.guests, "connect", RecordingQmp)
     monkeypatch.setattr(migration, "_is_emulated", lambda layout: False)
-    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
     guest = instance("default", "/dir", migration_tls=False)
-    kvm.migrate("cluster", guest, "192.0.2.7", live=True)
+    kvm.migration.send("cluster", guest, "192.0.2.7", live=True)
     assert RecordingQmp.sent[0][1]["tls-creds"] == ""
 
 
@@ -225,12 +228,12 @@ class KeyQmp(RecordingQmp):
 @pytest.fixture
 def keyed(monkeypatch, tmp_path):
     made = driver.KvmHypervisor()
-    monkeypatch.setattr(migration, "Qmp", KeyQmp)
+    monkeypatch.setattr(made.guests, "connect", KeyQmp)
     for name, value in (("status", ""), ("sent", []), ("seen", [])):
         monkeypatch.setattr(KeyQmp, name, value)
     layout = Layout(str(tmp_path / "run"), str(tmp_path / "log"), "web1")
-    monkeypatch.setattr(made, "layout", lambda name: layout)
-    monkeypatch.setattr(made, "_require_running", lambda layout: None)
+    monkeypatch.setattr(migration.layouts, "of", lambda name: layout)
+    monkeypatch.setattr(made.guests, "require_running", lambda layout: None)
     record = runtime.Runtime(("qemu",), (), {"security_model": "none"}, ())
     monkeypatch.setattr(migration.runtime, "load", lambda *args: record)
     return made, layout
@@ -238,7 +241,7 @@ def keyed(monkeypatch, tmp_path):
 
 def test_each_migration_has_a_key_which_leaves_no_file_on_the_source(keyed):
     kvm, layout = keyed
-    first, second = (kvm.migration_info(GUEST) for _ in range(2))
+    first, second = (kvm.migration.info(GUEST) for _ in range(2))
     assert first["key"] != second["key"] and len(first["key"]) == 64
     assert [f"qemu:{one['key']}\n" for one in (first, second)] == KeyQmp.seen
     assert [command for command, _ in KeyQmp.sent] == ["object-del", "object-add"] * 2
@@ -250,7 +253,7 @@ def test_each_migration_has_a_key_which_leaves_no_file_on_the_source(keyed):
 @pytest.mark.parametrize("status", ["active", "setup", "postcopy-active", "postcopy-paused"])
 def test_a_migration_which_has_begun_keeps_its_key(keyed, monkeypatch, status):
     monkeypatch.setattr(KeyQmp, "status", status)
-    assert isinstance(keyed[0].migration_info(GUEST), str)
+    assert isinstance(keyed[0].migration.info(GUEST), str)
     assert KeyQmp.sent == []
 
 
@@ -288,12 +291,12 @@ def test_a_qemu_which_cannot_encrypt_does_not_send_unencrypted(keyed, monkeypatc
             return super().execute(command, arguments)
 
     kvm, layout = keyed
-    monkeypatch.setattr(migration, "Qmp", Refusing)
+    monkeypatch.setattr(kvm.guests, "connect", Refusing)
     with pytest.raises(errors.HypervisorError, match="no GnuTLS.*web1.*migration_tls=False"):
-        kvm.migration_info(GUEST)
+        kvm.migration.info(GUEST)
     assert os.listdir(layout.chroot_dir) == []
     plain = instance("default", "/dir", migration_tls=False)
-    assert isinstance(kvm.migration_info(plain), str)
+    assert isinstance(kvm.migration.info(plain), str)
 
 
 @pytest.mark.parametrize(
@@ -346,14 +349,16 @@ class StateQmp(FakeQmp):
 def kvm(monkeypatch):
     """A driver whose guests are emulated and have the process 1."""
     made = driver.KvmHypervisor()
-    monkeypatch.setattr(migration, "Qmp", StateQmp)
+    monkeypatch.setattr(made.guests, "connect", StateQmp)
     for name, value in (("run_state", "running"), ("migration", {}), ("fails", None), ("done", [])):
         monkeypatch.setattr(StateQmp, name, value)
     monkeypatch.setattr(migration, "_is_emulated", lambda layout: True)
-    monkeypatch.setattr(made, "_process", lambda layout: (1, None))
-    monkeypatch.setattr(made, "_remove_files", lambda layout: StateQmp.done.append("removed"))
-    monkeypatch.setattr(made, "_end_process", lambda layout: StateQmp.done.append("ended"))
-    monkeypatch.setattr(made, "_locked", lambda name: contextlib.nullcontext(made.layout(name)))
+    monkeypatch.setattr(made.guests, "qemu", lambda layout: (1, None))
+    monkeypatch.setattr(made.guests, "remove_files", lambda layout: StateQmp.done.append("removed"))
+    monkeypatch.setattr(made.guests, "end_process", lambda layout: StateQmp.done.append("ended"))
+    monkeypatch.setattr(
+        made.guests, "locked", lambda name: contextlib.nullcontext(layouts.of(name))
+    )
     return made
 
 
@@ -375,17 +380,17 @@ def test_a_guest_that_was_sent_never_runs_on_at_the_source(kvm, monkeypatch, run
     monkeypatch.setattr(StateQmp, "run_state", run_state)
     monkeypatch.setattr(StateQmp, "migration", answer)
     with pytest.raises(errors.HypervisorError, match="cannot run on here|has not ended"):
-        kvm.finalize_migration_source(GUEST, success=False, live=True)
+        kvm.migration.finalize_source(GUEST, success=False, live=True)
     assert ("cont", {}) not in StateQmp.done
     # A cancelled post-copy migration would destroy the guest.
     assert (("migrate_cancel", {}) in StateQmp.done) == (not answer["status"].startswith("post"))
     StateQmp.done.clear()
     if not answer["status"].startswith("post"):
         with pytest.raises(errors.HypervisorError, match="cannot run on here"):
-            kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+            kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
         assert StateQmp.done == []
     with pytest.raises(errors.HypervisorError, match="cannot run on here"):
-        kvm.finalize_migration_target(GUEST, None, success=True)
+        kvm.migration.finalize_target(GUEST, None, success=True)
     assert StateQmp.done == []
 
 
@@ -393,14 +398,14 @@ def test_a_guest_that_was_sent_never_runs_on_at_the_source(kvm, monkeypatch, run
 def test_a_guest_that_was_not_sent_runs_on_at_the_source(kvm, monkeypatch, status):
     monkeypatch.setattr(StateQmp, "run_state", "paused")
     monkeypatch.setattr(StateQmp, "migration", {"status": status, "ram": {}})
-    kvm.finalize_migration_source(GUEST, success=False, live=True)
+    kvm.migration.finalize_source(GUEST, success=False, live=True)
     assert StateQmp.done == [("migrate_cancel", {}), ("cont", {})]
 
 
 def test_a_guest_that_qemu_refuses_to_send_runs_on_at_once(kvm, monkeypatch):
     monkeypatch.setattr(StateQmp, "fails", ("migrate", qmp.QmpError("refused")))
     with pytest.raises(qmp.QmpError):
-        kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+        kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
     assert [command for command, _ in StateQmp.done[-3:]] == ["stop", "migrate", "cont"]
 
 
@@ -408,7 +413,7 @@ def test_a_guest_that_qemu_refuses_to_send_runs_on_at_once(kvm, monkeypatch):
 def test_a_guest_that_may_be_on_its_way_stays_paused(kvm, monkeypatch, error):
     monkeypatch.setattr(StateQmp, "fails", ("migrate", error))
     with pytest.raises(errors.HypervisorError):
-        kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+        kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
     assert StateQmp.done[-1][0] == "migrate"
 
 
@@ -427,20 +432,20 @@ def test_a_guest_that_has_arrived_is_not_ended(kvm, monkeypatch, run_state, answ
     monkeypatch.setattr(StateQmp, "run_state", run_state)
     monkeypatch.setattr(StateQmp, "migration", answer)
     with pytest.raises(errors.HypervisorError, match="has arrived on this node"):
-        kvm.finalize_migration_target(GUEST, None, success=False)
+        kvm.migration.finalize_target(GUEST, None, success=False)
     assert StateQmp.done == []
 
 
 def test_a_target_that_waits_is_ended(kvm, monkeypatch):
     monkeypatch.setattr(StateQmp, "run_state", "inmigrate")
     monkeypatch.setattr(StateQmp, "migration", {"status": "active"})
-    kvm.finalize_migration_target(GUEST, None, success=False)
+    kvm.migration.finalize_target(GUEST, None, success=False)
     assert StateQmp.done == ["ended", "removed"]
 
 
 def test_a_target_that_does_not_answer_is_ended(kvm, monkeypatch):
-    monkeypatch.setattr(migration, "Qmp", FakeQmp)
-    kvm.finalize_migration_target(GUEST, None, success=False)
+    monkeypatch.setattr(kvm.guests, "connect", FakeQmp)
+    kvm.migration.finalize_target(GUEST, None, success=False)
     assert StateQmp.done == ["ended", "removed"]
 
 
@@ -448,10 +453,10 @@ def test_a_target_that_does_not_end_keeps_its_files(kvm, monkeypatch):
     def endless(layout):
         raise errors.HypervisorError("does not end")
 
-    monkeypatch.setattr(migration, "Qmp", FakeQmp)
-    monkeypatch.setattr(kvm, "_end_process", endless)
+    monkeypatch.setattr(kvm.guests, "connect", FakeQmp)
+    monkeypatch.setattr(kvm.guests, "end_process", endless)
     with pytest.raises(errors.HypervisorError, match="does not end"):
-        kvm.finalize_migration_target(GUEST, None, success=False)
+        kvm.migration.finalize_target(GUEST, None, success=False)
     assert StateQmp.done == []
 
 
@@ -466,12 +471,12 @@ def test_a_postcopy_migration_whose_connection_broke_is_resumed(kvm, monkeypatch
                 return {"status": states.pop(0)}
             return super().execute(command, arguments)
 
-    monkeypatch.setattr(migration, "Qmp", Resuming)
+    monkeypatch.setattr(kvm.guests, "connect", Resuming)
     monkeypatch.setattr(StateQmp, "run_state", "paused")
     monkeypatch.setattr(StateQmp, "migration", {"status": "postcopy-paused"})
     record = runtime.Runtime(("qemu",), (), {}, ()).dumps()
-    kvm.accept_instance(GUEST, record, "192.0.2.1", [])
-    kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+    kvm.migration.accept(GUEST, record, "192.0.2.1", [])
+    kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
     assert states == []
     assert StateQmp.done == [
         ("migrate-recover", {"uri": "tcp:192.0.2.1:8200"}),
@@ -482,7 +487,7 @@ def test_a_postcopy_migration_whose_connection_broke_is_resumed(kvm, monkeypatch
 def test_a_resumption_which_fails_is_left_to_the_next_look(kvm, monkeypatch):
     monkeypatch.setattr(StateQmp, "migration", {"status": "postcopy-paused"})
     monkeypatch.setattr(migration, "_RESUME_S", 0.0)
-    kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+    kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
     assert StateQmp.done == [("migrate", {"uri": "tcp:192.0.2.1:8200", "resume": True})]
 
 
@@ -496,15 +501,15 @@ def test_with_postcopy_the_guest_runs_when_it_has_all_of_its_memory(kvm, monkeyp
             assert command != "cont" or states == ["completed"]
             return super().execute(command, arguments)
 
-    monkeypatch.setattr(migration, "Qmp", Arriving)
+    monkeypatch.setattr(kvm.guests, "connect", Arriving)
     monkeypatch.setattr(StateQmp, "run_state", "paused")
     monkeypatch.setattr(migration.runtime, "load", lambda *args: runtime.Runtime((), (), {}, ()))
-    kvm.finalize_migration_target(GUEST, None, success=True)
+    kvm.migration.finalize_target(GUEST, None, success=True)
     assert StateQmp.done == [("cont", {})]
     monkeypatch.setattr(incoming, "INCOMING_TIMEOUT_S", 0.01)
     states[:] = ["postcopy-paused"]
     with pytest.raises(errors.HypervisorError, match="has not arrived"):
-        kvm.finalize_migration_target(GUEST, None, success=True)
+        kvm.migration.finalize_target(GUEST, None, success=True)
     assert StateQmp.done == [("cont", {})]
 
 

@@ -21,7 +21,6 @@ from ganeti.hypervisor.kvm import (
     accelerator,
     driver,
     facts,
-    guests,
     hotplug,
     incoming,
     migration,
@@ -30,7 +29,7 @@ from ganeti.hypervisor.kvm import (
     runtime,
     start,
 )
-from ganeti.objects.disk import Disk
+from ganeti.hypervisor.kvm import layout as layouts
 from ganeti.objects.instance import FilledNic
 from ganeti.platform import paths
 from ganeti.utils import fs
@@ -52,8 +51,8 @@ class Lab:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kvm = driver.KvmHypervisor()
-        self.layout = self.kvm.layout(NAME)
-        self.node = Node(self.kvm.layout)
+        self.layout = layouts.of(NAME)
+        self.node = Node(layouts.of)
         self.disk_file = directory / "disk"
         self.disk_file.write_bytes(b"\0" * 4096)
         self.guest = instance(
@@ -69,11 +68,9 @@ class Lab:
         monkeypatch.setattr(start.process, "run", self.node.run)
         monkeypatch.setattr(qmp, "net", SimpleNamespace(unix_connect=self.node.connect))
         monkeypatch.setattr(start.tap, "vhost_works", lambda: False)
+        monkeypatch.setattr(self.kvm.guests, "qemu", lambda layout: self._process(layout.name))
         monkeypatch.setattr(
-            guests.KvmGuests, "_process", lambda _self, layout: self._process(layout.name)
-        )
-        monkeypatch.setattr(
-            guests.KvmGuests, "_end_process", lambda _self, layout: self.node.end(layout.name)
+            self.kvm.guests, "end_process", lambda layout: self.node.end(layout.name)
         )
 
     def _process(self, name: str) -> tuple[int, parse.CommandLine] | None:
@@ -398,7 +395,7 @@ def test_a_guest_without_its_file_is_not_stopped_for_a_reboot(
         {"vnc_bind_address": "127.0.0.1", "kernel_path": "", parameter: str(file)}
     )
     qemu = lab.start()
-    monkeypatch.setattr(lab.kvm, "_process", lambda _layout: [1])
+    monkeypatch.setattr(lab.kvm.guests, "qemu", lambda _layout: [1])
     if content is None:
         file.unlink()
     else:
@@ -487,14 +484,14 @@ def test_files_of_a_running_guest_are_not_cleaned_up(lab: Lab) -> None:
 def info_of(lab: Lab) -> str | dict[str, str]:
     """What another node sends about the guest."""
     lab.start()
-    info = lab.kvm.migration_info(lab.guest)
+    info = lab.kvm.migration.info(lab.guest)
     lab.kvm.stop(NAME, lab.guest.hvparams, force=True)
     lab.node.commands.clear()
     return info
 
 
 def test_a_target_waits(lab: Lab) -> None:
-    lab.kvm.accept_instance(lab.guest, info_of(lab), "192.0.2.1", lab.disks)
+    lab.kvm.migration.accept(lab.guest, info_of(lab), "192.0.2.1", lab.disks)
     assert lab.qemu.state == "inmigrate"
     assert lab.qemu.changed == [
         "migrate-set-capabilities",
@@ -514,7 +511,7 @@ def test_no_migration_is_accepted_beside_a_guest(lab: Lab, state: str) -> None:
     qemu.state = state
     before, record = lab.left(), lab.record()
     with pytest.raises(errors.HypervisorError, match="is running already"):
-        lab.kvm.accept_instance(lab.guest, info, "192.0.2.1", lab.disks)
+        lab.kvm.migration.accept(lab.guest, info, "192.0.2.1", lab.disks)
     assert (qemu.alive, qemu.state, qemu.changed) == (True, state, [])
     assert (lab.left(), lab.record()) == (before, record)
 
@@ -528,7 +525,7 @@ def test_a_target_which_fails_leaves_nothing(lab: Lab, command: str, how: str) -
     info = info_of(lab)
     lab.node.prepare = lambda qemu: spoil(qemu, command, how)
     with pytest.raises(errors.HypervisorError):
-        lab.kvm.accept_instance(lab.guest, info, "192.0.2.1", lab.disks)
+        lab.kvm.migration.accept(lab.guest, info, "192.0.2.1", lab.disks)
     assert not lab.kvm.is_running(NAME)
     assert lab.left() == []
 
@@ -543,7 +540,7 @@ def test_a_guest_is_not_left_stopped(lab: Lab, command: str, how: str, live: boo
     qemu = lab.start()
     spoil(qemu, command, how)
     with pytest.raises(errors.HypervisorError):
-        lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=live)
+        lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=live)
     if how == DIES:
         return
     if how == "refused":
@@ -551,14 +548,14 @@ def test_a_guest_is_not_left_stopped(lab: Lab, command: str, how: str, live: boo
     qemu.trouble.clear()
     qemu.refuses.clear()
     qemu.answer_now.set()
-    lab.kvm.finalize_migration_source(lab.guest, success=False, live=live)
+    lab.kvm.migration.finalize_source(lab.guest, success=False, live=live)
     assert qemu.state == "running"
     assert qemu.migration.get("status") != "active"
 
 
 def test_what_the_source_is_told(lab: Lab) -> None:
     qemu = lab.start()
-    lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=False)
+    lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=False)
     assert qemu.changed == [
         "migrate-set-parameters",
         "migrate-set-capabilities",
@@ -566,7 +563,7 @@ def test_what_the_source_is_told(lab: Lab) -> None:
         "migrate",
     ]
     # Another call, because the answer to the first one was lost.
-    lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=False)
+    lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=False)
     assert qemu.changed.count("migrate") == 1
 
 
@@ -574,20 +571,20 @@ def test_what_the_source_is_told(lab: Lab) -> None:
 @pytest.mark.parametrize("how", ["refused", SILENT, CLOSES, HALF])
 def test_a_cancellation_without_an_answer_is_an_error(lab: Lab, command: str, how: str) -> None:
     qemu = lab.start()
-    lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=False)
+    lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=False)
     spoil(qemu, command, how)
     with pytest.raises(errors.HypervisorError):
-        lab.kvm.finalize_migration_source(lab.guest, success=False, live=False)
+        lab.kvm.migration.finalize_source(lab.guest, success=False, live=False)
     qemu.trouble.clear()
     qemu.refuses.clear()
     qemu.answer_now.set()
-    lab.kvm.finalize_migration_source(lab.guest, success=False, live=False)
+    lab.kvm.migration.finalize_source(lab.guest, success=False, live=False)
     assert qemu.state == "running"
 
 
 def test_a_source_ends_after_a_success(lab: Lab) -> None:
     qemu = lab.start()
-    lab.kvm.finalize_migration_source(lab.guest, success=True, live=True)
+    lab.kvm.migration.finalize_source(lab.guest, success=True, live=True)
     assert not qemu.alive
     assert lab.left() == []
 
@@ -597,7 +594,7 @@ def test_a_progress_which_cannot_be_read(lab: Lab, how: str) -> None:
     qemu = lab.start()
     spoil(qemu, "query-migrate", how)
     with pytest.raises(errors.HypervisorError, match="cannot follow the migration"):
-        lab.kvm.migration_status(lab.guest)
+        lab.kvm.migration.status(lab.guest)
 
 
 def test_a_progress_which_is_read_in_the_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -605,7 +602,7 @@ def test_a_progress_which_is_read_in_the_end(lab: Lab, monkeypatch: pytest.Monke
     qemu.migration = {"status": "active", "ram": {"transferred": 5, "total": 9}}
     qemu.refuses["query-migrate"] = "not now"
     monkeypatch.setattr(migration.time, "sleep", lambda _s: qemu.refuses.clear())
-    status = lab.kvm.migration_status(lab.guest)
+    status = lab.kvm.migration.status(lab.guest)
     assert (status.status, status.transferred_ram, status.total_ram) == ("active", 5, 9)
 
 
@@ -625,7 +622,7 @@ def test_postcopy_begins_after_two_copies_of_the_memory(
     lab.guest.hvparams["migration_caps"] = caps
     qemu = lab.start()
     qemu.migration = {"status": "active", "ram": {"total": 9, "dirty-sync-count": rounds}}
-    assert lab.kvm.migration_status(lab.guest).status == "active"
+    assert lab.kvm.migration.status(lab.guest).status == "active"
     assert qemu.changed == (["migrate-start-postcopy"] if due else [])
 
 
@@ -636,7 +633,7 @@ def test_a_guest_with_kvm_is_not_accepted_where_kvm_does_not_work(
         source.setattr(facts, "of", lambda path: replace(FACTS, accelerator=accelerator.KVM))
         info = info_of(lab)
     with pytest.raises(errors.HypervisorError, match="runs with KVM, which does not work on this"):
-        lab.kvm.accept_instance(lab.guest, info, "192.0.2.1", lab.disks)
+        lab.kvm.migration.accept(lab.guest, info, "192.0.2.1", lab.disks)
     assert lab.left() == []
     assert lab.node.commands == []
 
@@ -644,7 +641,7 @@ def test_a_guest_with_kvm_is_not_accepted_where_kvm_does_not_work(
 def test_a_guest_which_ends_during_its_migration(lab: Lab) -> None:
     lab.start().trouble["query-migrate"] = DIES
     with pytest.raises(errors.HypervisorError, match="ended during its migration"):
-        lab.kvm.migration_status(lab.guest)
+        lab.kvm.migration.status(lab.guest)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -654,16 +651,16 @@ def test_a_guest_which_cannot_be_continued_on_the_target(lab: Lab, command: str,
     qemu.state, qemu.migration = "paused", {"status": "completed"}
     spoil(qemu, command, how)
     with pytest.raises(errors.HypervisorError):
-        lab.kvm.finalize_migration_target(lab.guest, None, success=True)
+        lab.kvm.migration.finalize_target(lab.guest, None, success=True)
     assert qemu.alive is (how != DIES)
 
 
 # -- devices ---------------------------------------------------------------------------------------
 
 
-def new_disk(lab: Lab) -> tuple[Disk, tuple[str, None]]:
+def new_disk(lab: Lab) -> AttachedDisk:
     disk = replace(lab.guest.disks_info[0], uuid="11111111-9b11-4b0e-a3a4-5d3c1f0e9a77")
-    return disk, (str(lab.disk_file), None)
+    return AttachedDisk(disk, str(lab.disk_file))
 
 
 def new_nic(lab: Lab) -> FilledNic:
@@ -677,17 +674,17 @@ def state_of(qemu: Qemu) -> tuple[set[str], set[str], set[str], set[int]]:
 def test_a_disk_comes_and_goes(lab: Lab) -> None:
     qemu = lab.start()
     before = lab.record()
-    disk, extra = new_disk(lab)
-    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    attached = new_disk(lab)
+    lab.kvm.devices.add_disk(lab.guest, attached, 1)
     assert [known.disk["uuid"] for known in lab.record().disks] == [
         lab.guest.disks_info[0].uuid,
-        disk.uuid,
+        attached.disk.uuid,
     ]
     assert len(qemu.devices) == len(qemu.nodes) == 1
     assert qemu.fdsets == set()
     with pytest.raises(errors.HotplugError, match="plugged in already"):
-        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
-    lab.kvm.hot_remove(lab.guest, "disk", disk, extra, 1)
+        lab.kvm.devices.add_disk(lab.guest, attached, 1)
+    lab.kvm.devices.remove_disk(lab.guest, attached.disk)
     assert state_of(qemu) == (set(), set(), set(), set())
     assert [known.disk for known in lab.record().disks] == [known.disk for known in before.disks]
 
@@ -696,12 +693,12 @@ def test_a_nic_comes_and_goes(lab: Lab) -> None:
     qemu = lab.start()
     before = lab.record()
     nic = new_nic(lab)
-    lab.kvm.hot_add(lab.guest, "nic", nic, None, 1)
+    lab.kvm.devices.add_nic(lab.guest, nic, 1)
     assert len(lab.record().nics) == 2
     assert len(qemu.devices) == len(qemu.netdevs) == 1
     with pytest.raises(errors.HotplugError, match="plugged in already"):
-        lab.kvm.hot_add(lab.guest, "nic", nic, None, 1)
-    lab.kvm.hot_remove(lab.guest, "nic", nic, None, 1)
+        lab.kvm.devices.add_nic(lab.guest, nic, 1)
+    lab.kvm.devices.remove_nic(lab.guest, nic)
     assert state_of(qemu) == (set(), set(), set(), set())
     assert lab.record() == before
 
@@ -711,13 +708,13 @@ def test_a_refused_disk_is_taken_back(lab: Lab, command: str) -> None:
     qemu = lab.start()
     before = lab.record()
     spoil(qemu, command, "refused")
-    disk, extra = new_disk(lab)
+    attached = new_disk(lab)
     with pytest.raises(errors.HotplugError, match="it does not want to"):
-        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+        lab.kvm.devices.add_disk(lab.guest, attached, 1)
     assert state_of(qemu) == (set(), set(), set(), set())
     assert lab.record() == before
     qemu.refuses.clear()
-    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    lab.kvm.devices.add_disk(lab.guest, attached, 1)
 
 
 @pytest.mark.parametrize("command", ["netdev_add", "device_add"])
@@ -726,11 +723,11 @@ def test_a_refused_nic_is_taken_back(lab: Lab, command: str) -> None:
     before = lab.record()
     spoil(qemu, command, "refused")
     with pytest.raises(errors.HotplugError, match="it does not want to"):
-        lab.kvm.hot_add(lab.guest, "nic", new_nic(lab), None, 1)
+        lab.kvm.devices.add_nic(lab.guest, new_nic(lab), 1)
     assert state_of(qemu) == (set(), set(), set(), set())
     assert lab.record() == before
     qemu.refuses.clear()
-    lab.kvm.hot_add(lab.guest, "nic", new_nic(lab), None, 1)
+    lab.kvm.devices.add_nic(lab.guest, new_nic(lab), 1)
 
 
 @pytest.mark.parametrize("kind", ["disk", "nic"])
@@ -742,11 +739,11 @@ def test_a_late_device_is_plugged_in(lab: Lab, kind: str) -> None:
     timer = threading.Timer(0.4, qemu.answer_now.set)
     timer.start()
     if kind == "disk":
-        disk, extra = new_disk(lab)
-        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+        attached = new_disk(lab)
+        lab.kvm.devices.add_disk(lab.guest, attached, 1)
         assert (len(lab.record().disks), len(qemu.nodes)) == (2, 1)
     else:
-        lab.kvm.hot_add(lab.guest, "nic", new_nic(lab), None, 1)
+        lab.kvm.devices.add_nic(lab.guest, new_nic(lab), 1)
         assert (len(lab.record().nics), len(qemu.netdevs)) == (2, 1)
     assert len(qemu.devices) == 1
     timer.join()
@@ -765,13 +762,18 @@ def test_a_guest_which_keeps_its_device(
     lab: Lab, kind: str, event: str | None, message: str
 ) -> None:
     qemu = lab.start()
-    disk, extra = new_disk(lab)
-    device = disk if kind == "disk" else new_nic(lab)
-    lab.kvm.hot_add(lab.guest, kind, device, extra if kind == "disk" else None, 1)
+    attached, nic = new_disk(lab), new_nic(lab)
+    if kind == "disk":
+        lab.kvm.devices.add_disk(lab.guest, attached, 1)
+    else:
+        lab.kvm.devices.add_nic(lab.guest, nic, 1)
     before, record = state_of(qemu), lab.record()
     qemu.on_unplug = event
     with pytest.raises(errors.HotplugError, match=message):
-        lab.kvm.hot_remove(lab.guest, kind, device, extra, 1)
+        if kind == "disk":
+            lab.kvm.devices.remove_disk(lab.guest, attached.disk)
+        else:
+            lab.kvm.devices.remove_nic(lab.guest, nic)
     assert state_of(qemu) == before
     assert lab.record() == record
 
@@ -779,29 +781,29 @@ def test_a_guest_which_keeps_its_device(
 @pytest.mark.parametrize("how", ["refused", SILENT, CLOSES, DIES])
 def test_a_device_whose_removal_fails_stays_in_the_record(lab: Lab, how: str) -> None:
     qemu = lab.start()
-    disk, extra = new_disk(lab)
-    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    attached = new_disk(lab)
+    lab.kvm.devices.add_disk(lab.guest, attached, 1)
     record = lab.record()
     spoil(qemu, "device_del", how)
     if how == SILENT:
         qemu.on_unplug = None
     with pytest.raises(errors.HotplugError):
-        lab.kvm.hot_remove(lab.guest, "disk", disk, extra, 1)
+        lab.kvm.devices.remove_disk(lab.guest, attached.disk)
     assert lab.record() == record
 
 
 @pytest.mark.parametrize("released", [True, False])
 def test_a_removal_which_is_asked_for_again(lab: Lab, released: bool) -> None:
     qemu = lab.start()
-    disk, extra = new_disk(lab)
-    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    attached = new_disk(lab)
+    lab.kvm.devices.add_disk(lab.guest, attached, 1)
     if released:
         # It came after the first request had timed out.
         qemu.devices.clear()
     else:
         qemu.refuses["device_del"] = "Device disk is already in the process of unplug"
         threading.Timer(0.1, qemu.devices.clear).start()
-    lab.kvm.hot_remove(lab.guest, "disk", disk, extra, 1)
+    lab.kvm.devices.remove_disk(lab.guest, attached.disk)
     assert len(lab.record().disks) == 1
     assert qemu.nodes == set()
 
@@ -809,9 +811,9 @@ def test_a_removal_which_is_asked_for_again(lab: Lab, released: bool) -> None:
 def test_a_changed_nic_keeps_its_place(lab: Lab) -> None:
     qemu = lab.start()
     nic = new_nic(lab)
-    lab.kvm.hot_add(lab.guest, "nic", nic, None, 0)
+    lab.kvm.devices.add_nic(lab.guest, nic, 0)
     before = lab.record()
-    lab.kvm.hot_modify(lab.guest, "nic", replace(nic, mac="aa:00:00:00:00:99"), None, 0)
+    lab.kvm.devices.modify_nic(lab.guest, replace(nic, mac="aa:00:00:00:00:99"))
     after = lab.record()
     assert after.nics[0]["mac"] == "aa:00:00:00:00:99"
     assert after.nics[0]["hvinfo"] == before.nics[0]["hvinfo"]
@@ -822,10 +824,10 @@ def test_a_changed_nic_keeps_its_place(lab: Lab) -> None:
 def test_a_changed_nic_which_is_refused_is_gone_and_known_to_be(lab: Lab) -> None:
     qemu = lab.start()
     nic = new_nic(lab)
-    lab.kvm.hot_add(lab.guest, "nic", nic, None, 0)
+    lab.kvm.devices.add_nic(lab.guest, nic, 0)
     spoil(qemu, "device_add", "refused")
     with pytest.raises(errors.HotplugError, match="The guest is left without NIC"):
-        lab.kvm.hot_modify(lab.guest, "nic", nic, None, 0)
+        lab.kvm.devices.modify_nic(lab.guest, nic)
     assert len(lab.record().nics) == 1
     assert state_of(qemu) == (set(), set(), set(), set())
 
@@ -835,12 +837,12 @@ def test_nothing_is_changed_in_a_guest_which_is_being_sent(lab: Lab) -> None:
     for state in ("inmigrate", "postmigrate", "finish-migrate"):
         qemu.state = state
         with pytest.raises(errors.HotplugError, match=f"is in state {state}"):
-            lab.kvm.hotplug_supported(lab.guest)
+            lab.kvm.devices.check(lab.guest)
     qemu.state = "running"
-    lab.kvm.hotplug_supported(lab.guest)
+    lab.kvm.devices.check(lab.guest)
     os.unlink(lab.layout.runtime_file)
     with pytest.raises(errors.HotplugError, match="runtime data"):
-        lab.kvm.hotplug_supported(lab.guest)
+        lab.kvm.devices.check(lab.guest)
 
 
 def test_a_runtime_file_which_cannot_be_written_is_an_error(
@@ -848,9 +850,9 @@ def test_a_runtime_file_which_cannot_be_written_is_an_error(
 ) -> None:
     lab.start()
     monkeypatch.setattr(fs, "write_file", _full)
-    disk, extra = new_disk(lab)
+    attached = new_disk(lab)
     with pytest.raises(errors.HotplugError, match="No space left"):
-        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+        lab.kvm.devices.add_disk(lab.guest, attached, 1)
 
 
 def _full(path: str, data: str, **_options: Any) -> None:

@@ -205,7 +205,7 @@ def test_what_is_refused(lxc: Lxc, web: Any) -> None:
     with pytest.raises(errors.HypervisorError, match="is not running"):
         guest.balloon_memory(instance, 64)
     with pytest.raises(errors.HypervisorError, match="cannot migrate"):
-        guest.migratable(instance)
+        guest.migration.check(instance)
     for name in ("../web", "a/b", ""):
         with pytest.raises(errors.HypervisorError, match="is not an instance name"):
             guest.stop(name, {}, force=True)
@@ -258,28 +258,28 @@ def test_nics_come_and_go(lxc: Lxc, web: Any, ends: list[str]) -> None:
     instance, disks = web
     guest = LxcHypervisor()
     with pytest.raises(errors.HotplugError, match="is not running"):
-        guest.hotplug_supported(instance)
+        guest.devices.check(instance)
     guest.start(replace(instance, nics=(nic(1),)), disks)
     here = Path(paths.current().lxc_root) / "web"
     assert not (here / "changed").exists()
-    guest.hotplug_supported(instance)
-    guest.hot_add(instance, "nic", nic(2), None, 0)
+    guest.devices.check(instance)
+    guest.devices.add_nic(instance, nic(2), 0)
     assert nics_of(here) == [("nic2", "gnt.tap1"), ("nic1", "gnt.tap0")]
     assert ends == ["gnt.tap1 4711"] and (here / "changed").exists()
-    guest.hot_add(instance, "nic", nic(2), None, 0)  # it has it already
-    guest.hot_modify(instance, "nic", nic(1), None, 1)
+    guest.devices.add_nic(instance, nic(2), 0)  # it has it already
+    guest.devices.modify_nic(instance, nic(1))
     assert nics_of(here) == [("nic2", "gnt.tap1"), ("nic1", "gnt.tap2")]
-    guest.hot_remove(instance, "nic", nic(2), None, 0)
-    guest.hot_remove(instance, "nic", nic(2), None, 0)
+    guest.devices.remove_nic(instance, nic(2))
+    guest.devices.remove_nic(instance, nic(2))
     assert nics_of(here) == [("nic1", "gnt.tap2")]
     with pytest.raises(errors.HotplugError, match="has no NIC nic2"):
-        guest.hot_modify(instance, "nic", nic(2), None, 0)
+        guest.devices.modify_nic(instance, nic(2))
     # Disks cannot be changed; one which the container never got can be forgotten.
     with pytest.raises(errors.HotplugError, match="disks of a container cannot be changed"):
-        guest.hot_add(instance, "disk", disks[0].disk, ["/dev/x", None], 1)
+        guest.devices.add_disk(instance, AttachedDisk(disks[0].disk, "/dev/x"), 1)
     with pytest.raises(errors.HotplugError, match="disks of a container cannot be changed"):
-        guest.hot_remove(instance, "disk", disks[0].disk, None, 0)
-    guest.hot_remove(instance, "disk", disk_of("other"), None, 1)
+        guest.devices.remove_disk(instance, disks[0].disk)
+    guest.devices.remove_disk(instance, disk_of("other"))
     guest.reboot(instance, disks, timeout_s=0)
     assert nics_of(here) == [("nic1", "gnt.tap3")] and not (here / "changed").exists()
     guest.stop("web", {}, force=True)
@@ -299,10 +299,10 @@ def test_a_nic_which_the_container_does_not_get(
 
     monkeypatch.setattr(veth, "give", refuse)
     with pytest.raises(errors.HotplugError, match="NIC nic2 was not plugged in"):
-        guest.hot_add(instance, "nic", nic(2), None, 0)
+        guest.devices.add_nic(instance, nic(2), 0)
     assert nics_of(here) == [("nic1", "gnt.tap0")] and not (here / "nic/1").exists()
     with pytest.raises(errors.HotplugError, match="is left without NIC nic1"):
-        guest.hot_modify(instance, "nic", nic(1), None, 0)
+        guest.devices.modify_nic(instance, nic(1))
     assert nics_of(here) == []
 
 
@@ -403,7 +403,7 @@ def test_an_operation_which_dies_is_completed_by_the_next_one(
             guest.start(instance, disks)
 
     def add() -> None:
-        guest.hot_add(instance, "nic", nic(2), None, 1)
+        guest.devices.add_nic(instance, nic(2), 1)
 
     work: dict[str, Callable[[], object]] = {
         "start": start,
@@ -411,7 +411,7 @@ def test_an_operation_which_dies_is_completed_by_the_next_one(
         "end": lambda: guest.stop("web", {}, force=True),
         "reboot": lambda: guest.reboot(instance, disks, timeout_s=1),
         "add": add,
-        "remove": lambda: guest.hot_remove(instance, "nic", nic(1), None, 0),
+        "remove": lambda: guest.devices.remove_nic(instance, nic(1)),
     }
     for number in itertools.count(1):
         if what != "start":

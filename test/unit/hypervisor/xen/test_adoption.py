@@ -80,12 +80,12 @@ def test_a_guest_keeps_what_it_has_when_the_configuration_is_another(node: XenNo
         nics=(nic("n1", mac=MAC), *guest.nics),
         disks_info=(more, *guest.disks_info),
     )
-    driver().hotplug_supported(now)
+    driver().devices.check(now)
     known = record.load("web1")
     assert (known.memory_mib, known.vcpus, known.hvparams["type"]) == (128, 2, "pv")
     assert [one.vdev for one in known.disks] == ["sda"]
     assert [one.nic["uuid"] for one in known.nics] == ["n0"]
-    driver().hot_add(now, "nic", now.nics[0], None, 0)
+    driver().devices.add_nic(now, now.nics[0], 0)
     assert [one.devid for one in record.load("web1").nics] == [1, 0]
 
 
@@ -104,8 +104,8 @@ def test_the_memory_of_an_adopted_guest_changes(node: XenNode) -> None:
 
 def test_an_adopted_guest_can_be_migrated(node: XenNode) -> None:
     guest, _disk = of_another(node)
-    driver().migratable(guest)
-    source = record.loads(driver().migration_info(guest)["record"], "web1")
+    driver().migration.check(guest)
+    source = record.loads(driver().migration.info(guest)["record"], "web1")
     assert source.uuid == guest.uuid and source.domain_uuid == DOMAIN
 
 
@@ -126,7 +126,7 @@ def test_a_record_of_an_earlier_domain_is_made_again(node: XenNode) -> None:
     assert (known.memory_mib, known.disks[0].path) == (128, disk.path)
     # And again by the original.
     node.change("web1", uuid="another", maxmem=200)
-    driver().hotplug_supported(guest)
+    driver().devices.check(guest)
     assert (record.load("web1").domain_uuid, record.load("web1").memory_mib) == ("another", 200)
 
 
@@ -150,9 +150,9 @@ def test_a_record_of_another_instance_proves_nothing(node: XenNode) -> None:
 def test_a_guest_with_more_than_the_instance_is_named(node: XenNode) -> None:
     guest, _disk = of_another(node)
     with pytest.raises(errors.HotplugError, match=f"with a NIC with the address {nic().mac}"):
-        driver().hotplug_supported(replace(guest, nics=()))
+        driver().devices.check(replace(guest, nics=()))
     with pytest.raises(errors.HypervisorError, match=r"with disk .*web1:0, which it does not have"):
-        driver().migratable(replace(guest, disks_info=()))
+        driver().migration.check(replace(guest, disks_info=()))
     assert record.find("web1") is None
 
 

@@ -13,6 +13,7 @@ from fakes import xen_node
 from fakes.xen_node import XenNode, driver, instance, nic
 from ganeti import errors
 from ganeti.helpers import xen_console
+from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import connect
 from ganeti.hypervisor.net import script as net_script
 from ganeti.hypervisor.xen import disks, nics, record, vif
@@ -37,21 +38,21 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[XenNode]:
 def test_a_disk_is_plugged_in_and_out(node: XenNode) -> None:
     xen, guest = driver(), instance(blockdev_prefix="xvd")
     xen.start(guest, [node.disk()])
-    xen.hotplug_supported(guest)
-    xen.hot_add(guest, "disk", MORE, ["/dev/more", None], 1)
-    xen.hot_add(guest, "disk", MORE, ["/dev/more", None], 1)
+    xen.devices.check(guest)
+    xen.devices.add_disk(guest, AttachedDisk(MORE, "/dev/more"), 1)
+    xen.devices.add_disk(guest, AttachedDisk(MORE, "/dev/more"), 1)
     assert node.domains()["web1"]["disks"][1:] == [
         "format=raw,vdev=xvdb,access=rw,backendtype=phy,target=/dev/more"
     ]
-    assert [one.uuid for one in xen.plugged_disks("web1")] == ["d0", "d1"]
+    assert [one.uuid for one in xen.devices.plugged_disks("web1")] == ["d0", "d1"]
     with pytest.raises(errors.HotplugError, match="cannot be modified"):
-        xen.hot_modify(guest, "disk", MORE, None, 1)
+        xen.devices.modify_disk(guest, MORE)
     node.misbehave("block-detach")
     with pytest.raises(errors.HotplugError, match="does not give disk d1"):
-        xen.hot_remove(guest, "disk", MORE, None, 1)
+        xen.devices.remove_disk(guest, MORE)
     node.behave()
-    xen.hot_remove(guest, "disk", MORE, None, 1)
-    xen.hot_remove(guest, "disk", MORE, None, 1)
+    xen.devices.remove_disk(guest, MORE)
+    xen.devices.remove_disk(guest, MORE)
     assert len(node.domains()["web1"]["disks"]) == 1
 
 
@@ -61,21 +62,21 @@ def test_a_disk_which_is_not_plugged_in_leaves_nothing(node: XenNode, mode: str)
     xen.start(guest, [])
     node.misbehave("block-attach", mode)
     with pytest.raises(errors.HotplugError, match="disk d1 was not plugged in"):
-        xen.hot_add(guest, "disk", MORE, ["/dev/more", None], 0)
+        xen.devices.add_disk(guest, AttachedDisk(MORE, "/dev/more"), 0)
     assert node.domains()["web1"]["disks"] == []
-    assert xen.plugged_disks("web1") == []
+    assert xen.devices.plugged_disks("web1") == []
 
 
 def test_a_nic_is_plugged_in_changed_and_out(node: XenNode) -> None:
     xen, guest, new = driver(), instance(), nic("n1")
     xen.start(guest, [])
-    xen.hot_add(guest, "nic", new, None, 0)
+    xen.devices.add_nic(guest, new, 0)
     assert ["devid=0" in one for one in node.domains()["web1"]["nics"]] == [True]
     params = {"mode": "bridged", "link": "br1", "vlan": ""}
-    xen.hot_modify(guest, "nic", nic("n1", nicparams=params), None, 0)
+    xen.devices.modify_nic(guest, nic("n1", nicparams=params))
     (found,) = node.domains()["web1"]["nics"]
     assert "bridge=br1" in found and "devid=0" in found
-    xen.hot_remove(guest, "nic", new, None, 0)
+    xen.devices.remove_nic(guest, new)
     assert node.domains()["web1"]["nics"] == []
     assert record.load("web1").nics == ()
 
@@ -85,7 +86,7 @@ def test_a_nic_which_is_not_plugged_in_leaves_nothing(node: XenNode) -> None:
     xen.start(guest, [])
     node.misbehave("network-attach", "late")
     with pytest.raises(errors.HotplugError, match="NIC n0 was not plugged in"):
-        xen.hot_add(guest, "nic", nic(), None, 0)
+        xen.devices.add_nic(guest, nic(), 0)
     assert node.domains()["web1"]["nics"] == []
     assert record.load("web1").nics == ()
 
@@ -96,18 +97,18 @@ def test_a_guest_which_is_not_wholly_started_is_not_changed(node: XenNode, state
     xen.start(guest, [])
     record.save(record.of_instance(guest, [], state=state))
     with pytest.raises(errors.HotplugError, match=f"instance web1 is {state}"):
-        xen.hot_add(guest, "nic", nic(), None, 0)
+        xen.devices.add_nic(guest, nic(), 0)
     assert node.domains()["web1"]["nics"] == []
 
 
 def test_only_a_running_guest_with_devices_of_xen_can_be_changed(node: XenNode) -> None:
     with pytest.raises(errors.HotplugError, match="is not running"):
-        driver().hotplug_supported(instance())
+        driver().devices.check(instance())
     xen = driver("xen-hvm")
     guest = instance(hypervisor="xen-hvm", disk_type="ioemu", vnc_bind_address="")
     xen.start(guest, [])
     with pytest.raises(errors.HotplugError, match="emulated devices only"):
-        xen.hotplug_supported(guest)
+        xen.devices.check(guest)
 
 
 # NICs

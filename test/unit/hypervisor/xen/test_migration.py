@@ -46,23 +46,23 @@ class Pair:
 
     def info(self) -> Any:
         with self.source.here():
-            driver().migratable(self.guest)
-            return driver().migration_info(self.guest)
+            driver().migration.check(self.guest)
+            return driver().migration.info(self.guest)
 
     def accept(self, info: Any) -> None:
         with self.target.here():
-            driver().accept_instance(self.guest, info, ADDRESS, [self.target.disk()])
+            driver().migration.accept(self.guest, info, ADDRESS, [self.target.disk()])
 
     def send(self, *, live: bool) -> str:
         """Send the guest and wait until the source says how it ended."""
         with self.source.here():
-            driver().migrate("cluster", self.guest, ADDRESS, live=live)
+            driver().migration.send("cluster", self.guest, ADDRESS, live=live)
         return self.ended()
 
     def ended(self) -> str:
         def attempt() -> str:
             with self.source.here():
-                status = driver().migration_status(self.guest).status
+                status = driver().migration.status(self.guest).status
             if status == "active":
                 raise retry.Again
             return status
@@ -71,11 +71,11 @@ class Pair:
 
     def finish_source(self, *, success: bool) -> None:
         with self.source.here():
-            driver().finalize_migration_source(self.guest, success=success, live=True)
+            driver().migration.finalize_source(self.guest, success=success, live=True)
 
     def finish_target(self, *, success: bool) -> None:
         with self.target.here():
-            driver().finalize_migration_target(self.guest, None, success=success)
+            driver().migration.finalize_target(self.guest, None, success=success)
 
     def running(self) -> list[str]:
         """The nodes on which the guest runs an instruction."""
@@ -114,12 +114,12 @@ def test_a_guest_moves(pair: Pair, live: bool) -> None:
     assert pair.send(live=live) == "completed"
     assert pair.running() == []
     with pair.source.here():
-        status = driver().migration_status(pair.guest)
+        status = driver().migration.status(pair.guest)
         assert status.total_ram == 128 << 20 and (status.transferred_ram or 0) > 200_000
     with pair.target.here():
         # It has arrived, and the source's report says that it has sent it.
-        assert driver().migration_status(pair.guest).status == "completed"
-        assert driver().migration_status(pair.guest).total_ram is None
+        assert driver().migration.status(pair.guest).status == "completed"
+        assert driver().migration.status(pair.guest).total_ram is None
     pair.finish_source(success=True)
     pair.finish_target(success=True)
     assert pair.running() == ["target"]
@@ -157,7 +157,7 @@ def test_a_source_which_has_sent_the_guest_never_runs_it(pair: Pair) -> None:
         pair.finish_source(success=False)
     with pair.source.here():
         with pytest.raises(errors.HypervisorError, match="sent"):
-            driver().migrate("cluster", pair.guest, ADDRESS, live=False)
+            driver().migration.send("cluster", pair.guest, ADDRESS, live=False)
         # The master starts the instance here: what was sent is removed first.
         assert not driver().complete_start(pair.guest)
     assert pair.running() == []
@@ -202,7 +202,7 @@ def test_a_broken_transfer_lets_the_guest_run_on(
     with pair.source.here():
         state = transfer.find("web1")
         assert state is not None and state.error
-        assert driver().migration_status(pair.guest).error == state.error
+        assert driver().migration.status(pair.guest).error == state.error
     pair.end()
     pair.finish_target(success=False)
     assert pair.target.domains() == {}
@@ -264,9 +264,9 @@ def test_a_transfer_is_cancelled(pair: Pair, live: bool) -> None:
     pair.accept(pair.info())
     pair.target.misbehave("restore", "hang")
     with pair.source.here():
-        driver().migrate("cluster", pair.guest, ADDRESS, live=live)
+        driver().migration.send("cluster", pair.guest, ADDRESS, live=live)
         # The same call again, as after an answer which was lost.
-        driver().migrate("cluster", pair.guest, ADDRESS, live=live)
+        driver().migration.send("cluster", pair.guest, ADDRESS, live=live)
     pair.finish_target(success=False)
     pair.target.behave()
     assert pair.ended() == "failed"
@@ -284,9 +284,9 @@ def test_without_a_target_nothing_is_sent(pair: Pair) -> None:
 
 def test_a_migration_needs_its_preparation(pair: Pair) -> None:
     with pair.source.here():
-        assert driver().migration_status(pair.guest).status == "none"
+        assert driver().migration.status(pair.guest).status == "none"
         with pytest.raises(errors.HypervisorError, match="was not prepared"):
-            driver().migrate("cluster", pair.guest, ADDRESS, live=True)
+            driver().migration.send("cluster", pair.guest, ADDRESS, live=True)
     pair.finish_source(success=False)
     assert pair.running() == ["source"]
 
@@ -299,7 +299,7 @@ def test_only_the_key_of_this_migration_opens_the_connection(pair: Pair) -> None
     pair.info()
     assert pair.send(live=False) == "failed"
     with pair.target.here():
-        assert driver().migration_status(pair.guest).status == "active"
+        assert driver().migration.status(pair.guest).status == "active"
     pair.finish_target(success=False)
     pair.finish_source(success=False)
     assert pair.running() == ["source"]
@@ -375,7 +375,7 @@ def test_a_guest_with_a_device_of_its_node_stays(pair: Pair) -> None:
         known = record.load("web1")
         record.save(replace(known, hvparams={**known.hvparams, "pci_pass": "01:00.0"}))
         with pytest.raises(errors.HypervisorError, match="pci_pass"):
-            driver().migratable(pair.guest)
+            driver().migration.check(pair.guest)
 
 
 @pytest.mark.parametrize(("sent", "status"), [(True, "completed"), (False, "failed")])
@@ -385,4 +385,4 @@ def test_the_end_of_a_program_which_could_not_write_it(
     """A program which was killed wrote no end; what it had sent decides which it is."""
     with pair.source.here():
         transfer.write("web1", Transfer(direction=transfer.OUT, status=transfer.ACTIVE, sent=sent))
-        assert driver().migration_status(pair.guest).status == status
+        assert driver().migration.status(pair.guest).status == status

@@ -1,0 +1,67 @@
+"""The errors which several drivers raise for a guest; each function makes one."""
+
+from __future__ import annotations
+
+from ganeti import errors
+
+
+def not_running(instance_name: str) -> errors.HypervisorError:
+    """Say that the guest does not run here."""
+    return errors.HypervisorError(f"instance {instance_name} is not running")
+
+
+def running_already(instance_name: str) -> errors.HypervisorError:
+    """Say that the guest which is to be started runs here."""
+    return errors.HypervisorError(f"instance {instance_name} is running already")
+
+
+def unknown_disk(instance_name: str, uuid: object) -> errors.HypervisorError:
+    """Say that the guest runs with a disk which the instance does not have any more."""
+    return errors.HypervisorError(
+        f"instance {instance_name} runs with disk {uuid or 'without UUID'}, which it does not have"
+        " in the configuration. Stop the instance and start it again."
+    )
+
+
+def unknown_start(instance_name: str) -> errors.HypervisorError:
+    """Say that the guest runs, and that this node does not know its parameters."""
+    return errors.HypervisorError(
+        f"it is not known how instance {instance_name} was started. Stop it and start it again."
+    )
+
+
+def was_sent(instance_name: str) -> errors.HypervisorError:
+    """Say that the guest of a migration must not run on at the source."""
+    return errors.HypervisorError(
+        f"instance {instance_name} was, or may have been, sent to another node as a whole, so it"
+        f" cannot run on here. Run 'gnt-instance migrate --cleanup {instance_name}'."
+    )
+
+
+def has_arrived(instance_name: str) -> errors.HypervisorError:
+    """Say that the guest of a migration must not be ended at the target."""
+    return errors.HypervisorError(
+        f"instance {instance_name} has arrived on this node, and was not ended. Run"
+        f" 'gnt-instance migrate --cleanup {instance_name}'."
+    )
+
+
+def damaged_migration_data(instance_name: str) -> errors.HypervisorError:
+    """Say that the data of a migration have another form.
+
+    They are not shown, as they may hold a key.
+    """
+    return errors.HypervisorError(f"migration data of instance {instance_name} is damaged")
+
+
+def left_without_nic(err: Exception, guest: str, uuid: str) -> errors.HotplugError:
+    """Say that a NIC was unplugged to be replaced, and that the changed one was not plugged in.
+
+    :param guest: ``guest`` or ``container``.
+    """
+    return errors.HotplugError(f"{err}. The {guest} is left without NIC {uuid}.")
+
+
+def fixed_disk(uuid: str) -> errors.HotplugError:
+    """Say that a disk cannot be changed while the guest runs."""
+    return errors.HotplugError(f"disk {uuid}: a disk cannot be modified while the guest runs")
