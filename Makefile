@@ -123,7 +123,7 @@ docs: venv docs-packages
 
 # A package which cannot be installed is no error here: the tests that need it are skipped.
 unit-packages:
-	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk curl
+	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk curl lvm2
 	-@devel/install-packages openssh-client openssh-server
 	-@devel/install-packages ganeti-htools-3.0
 	-@devel/install-packages systemd logrotate apache2-bin python3-pycurl
