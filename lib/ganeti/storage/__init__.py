@@ -13,36 +13,24 @@ import importlib
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.constants import disk as disk_constants
+from ganeti.objects import disk_templates
 
 if TYPE_CHECKING:
     from ganeti.objects.disk import Disk
     from ganeti.storage.base import BlockDevice
 
-#: Disk template -> module and class of its devices.
-CLASSES = {
-    disk_constants.BLOCK: ("ganeti.storage.blockdev", "ManualDevice"),
-    disk_constants.DRBD8: ("ganeti.storage.drbd.device", "DrbdDevice"),
-    disk_constants.EXT: ("ganeti.storage.ext.device", "ExtDevice"),
-    disk_constants.FILE: ("ganeti.storage.file", "FileDevice"),
-    disk_constants.GLUSTER: ("ganeti.storage.gluster", "GlusterDevice"),
-    disk_constants.PLAIN: ("ganeti.storage.lvm.device", "LogicalVolumeDevice"),
-    disk_constants.RBD: ("ganeti.storage.rbd", "RbdDevice"),
-    disk_constants.SHARED_FILE: ("ganeti.storage.file", "SharedFileDevice"),
-}
-
 
 def of(disk: Disk) -> type[BlockDevice]:
-    """Return the class for a disk.
+    """Return the class for a disk, which the descriptor of its template names.
 
     :raises BlockDeviceError: this version does not support disks of this type.
     """
-    if disk.dev_type not in CLASSES:
+    if disk.dev_type not in disk_templates.WITH_DEVICES:
         raise errors.BlockDeviceError(
             f"disk {disk.uuid or disk.iv_name}: disks of type '{disk.dev_type}' are not supported "
             "by this version"
         )
-    module, name = CLASSES[disk.dev_type]
+    module, _, name = disk_templates.of(disk.dev_type).device.partition(":")
     cls: type[BlockDevice] = getattr(importlib.import_module(module), name)
     return cls
 

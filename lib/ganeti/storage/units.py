@@ -16,6 +16,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk as const
+from ganeti.objects import disk_templates
 from ganeti.platform import paths
 from ganeti.storage import file as file_storage
 from ganeti.storage.lvm import parse
@@ -23,7 +24,6 @@ from ganeti.utils import process
 
 NAME, SIZE, USED, FREE, ALLOCATABLE = "name", "size", "used", "free", "allocatable"
 FIELDS = (NAME, SIZE, USED, FREE, ALLOCATABLE)
-FILE_TYPES = (const.ST_FILE, const.ST_SHARED_FILE, const.ST_GLUSTER)
 FIX_CONSISTENCY = "fix-consistency"
 
 _TIMEOUT_S = 600.0
@@ -182,7 +182,7 @@ def list_units(
     unknown = sorted(set(fields) - set(FIELDS))
     if unknown:
         raise errors.StorageError(f"storage units have no field {', '.join(unknown)}")
-    if storage_type in FILE_TYPES:
+    if storage_type in disk_templates.types_with_directory():
         units = [_directory(path) for path in directories if name in (None, path)]
     else:
         argv = list_argv(storage_type, name)

@@ -17,10 +17,11 @@ from fakes import node_side
 from fakes.mirror.content import LVM, own_root
 from fakes.mirror.kernel import Kernel
 from fakes.mirror.replica import Replica
-from ganeti import storage
+from fakes.mirror.volume import Volume
 from ganeti.constants import disk as disk_c
 from ganeti.objects import Disk, FilledInstance, Instance, fill
 from ganeti.storage.drbd import device, leftover, status
+from ganeti.storage.lvm import device as volumes
 from ganeti.utils import retry
 
 
@@ -132,7 +133,7 @@ def install(monkeypatch: Any) -> None:
     """Let nodes of this test have these devices."""
     monkeypatch.setattr(node_side, "NodeSide", MirrorNodeSide)
     monkeypatch.setattr(node_side, "MortalConfig", MirrorConfig)
-    monkeypatch.setitem(storage.CLASSES, disk_c.PLAIN, ("fakes.mirror", "Volume"))
+    monkeypatch.setattr(volumes, "LogicalVolumeDevice", Volume)
     monkeypatch.setattr(device, "DrbdDevice", Replica)
     monkeypatch.setattr(status, "loaded", lambda: True)
     monkeypatch.setattr(status, "minor", lambda number: Replica.kernel.state((own_root(), number)))

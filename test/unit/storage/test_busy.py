@@ -20,7 +20,7 @@ from ganeti.backend.backup import transfers
 from ganeti.backend.instance import lifecycle
 from ganeti.backend.instance import os as os_definitions
 from ganeti.backend.storage import blockdev, convert, disk_content
-from ganeti.objects import Disk, FilledInstance
+from ganeti.objects import Disk, FilledInstance, disk_templates
 from ganeti.objects.transfer import OS
 from ganeti.platform import paths
 from ganeti.storage import busy
@@ -268,7 +268,7 @@ def test_every_kind_of_device_asks(here: paths.Paths, monkeypatch: pytest.Monkey
         raise Asked
 
     monkeypatch.setattr(busy, "require_idle", ask)
-    for kind in storage.CLASSES:
+    for kind in disk_templates.WITH_DEVICES:
         cls = storage.of(Disk(dev_type=kind, logical_id=(), size=1))
         device = object.__new__(cls)
         device.disk = Disk(dev_type=kind, logical_id=(), size=1)

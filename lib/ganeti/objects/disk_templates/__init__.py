@@ -65,6 +65,8 @@ class Templates(Set[str]):
         return len(self._names)
 
 
+#: An instance can have disks of them.
+WITH_DEVICES = Templates(lambda one: bool(one.device))
 LVM_BASED = Templates(lambda one: one.needs_volume_group)
 FILE_BASED = Templates(lambda one: one.is_file_based)
 #: All nodes can access the disks without our mirroring: any node may become the primary node.
@@ -111,6 +113,11 @@ def parameter_types() -> dict[str, str]:
 def directory_fields() -> dict[str, str]:
     """Return template -> attribute of the cluster with its directory, for those which have one."""
     return {name: of(name).directory for name in disk_c.TEMPLATES_IN_ORDER if of(name).directory}
+
+
+def types_with_directory() -> frozenset[str]:
+    """Return the storage types whose pools are directories."""
+    return frozenset(of(name).storage_type for name in directory_fields())
 
 
 def directory(cluster: Cluster, name: str) -> str:

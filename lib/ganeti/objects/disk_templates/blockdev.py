@@ -20,6 +20,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_BLOCK,
     mirroring=MIRRORED_BY_STORAGE,
     htools_name="DTBlock",
+    device="ganeti.storage.blockdev:ManualDevice",
     parameters={},
     new_id=_new_id,
     adoption=MUST,

@@ -63,10 +63,7 @@ def file_id(request: IdRequest) -> tuple[str, str]:
 
 @record(frozen=True, slots=True)
 class DiskTemplateDescriptor:
-    """One disk template, as the master side, the commands and the shared packages see it.
-
-    The class of its devices on a node is in :mod:`ganeti.storage`.
-    """
+    """One disk template, as the master side, the commands and the shared packages see it."""
 
     name: str
     #: Type of the pools which hold its disks, as ``gnt-node list-storage`` has it.
@@ -80,6 +77,9 @@ class DiskTemplateDescriptor:
     parameters: Mapping[str, Parameter]
     #: Facts -> ``logical_id`` of a new disk.
     new_id: Callable[[IdRequest], tuple[Any, ...]] = no_id
+    #: ``module:class`` of its devices, which only nodes load; empty when it has no devices. The
+    #: operations are those of :class:`ganeti.storage.base.BlockDevice`.
+    device: str = ""
 
     #: Whether its disks are logical volumes, so that it needs a volume group.
     needs_volume_group: bool = False

@@ -17,6 +17,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_LVM_VG,
     mirroring=MIRRORED_BY_US,
     htools_name="DTDrbd8",
+    device="ganeti.storage.drbd.device:DrbdDevice",
     parameters={
         "c-delay-target": Parameter("int", 1),
         "c-fill-target": Parameter("int", 0),

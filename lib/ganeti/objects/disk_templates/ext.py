@@ -20,6 +20,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_EXT,
     mirroring=MIRRORED_BY_STORAGE,
     htools_name="DTExt",
+    device="ganeti.storage.ext.device:ExtDevice",
     parameters={"access": Parameter("string", disk_c.KERNELSPACE)},
     new_id=_new_id,
     can_grow=True,

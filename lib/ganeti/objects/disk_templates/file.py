@@ -10,6 +10,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_FILE,
     mirroring=NOT_MIRRORED,
     htools_name="DTFile",
+    device="ganeti.storage.file:FileDevice",
     parameters={},
     new_id=file_id,
     is_file_based=True,

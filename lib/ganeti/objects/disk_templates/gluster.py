@@ -20,6 +20,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_GLUSTER,
     mirroring=MIRRORED_BY_STORAGE,
     htools_name="DTGluster",
+    device="ganeti.storage.gluster:GlusterDevice",
     parameters={
         "access": Parameter("string", disk_c.KERNELSPACE),
         "host": Parameter("string", "127.0.0.1"),

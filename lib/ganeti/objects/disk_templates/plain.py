@@ -21,6 +21,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_LVM_VG,
     mirroring=NOT_MIRRORED,
     htools_name="DTPlain",
+    device="ganeti.storage.lvm.device:LogicalVolumeDevice",
     parameters={"stripes": Parameter("int", 1)},
     new_id=_new_id,
     needs_volume_group=True,

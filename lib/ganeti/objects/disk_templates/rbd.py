@@ -20,6 +20,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_RADOS,
     mirroring=MIRRORED_BY_STORAGE,
     htools_name="DTRbd",
+    device="ganeti.storage.rbd:RbdDevice",
     parameters={
         "access": Parameter("string", disk_c.KERNELSPACE),
         "pool": Parameter("string", "rbd"),

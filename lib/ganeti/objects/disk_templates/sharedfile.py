@@ -14,6 +14,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     storage_type=disk_c.ST_SHARED_FILE,
     mirroring=MIRRORED_BY_STORAGE,
     htools_name="DTSharedFile",
+    device="ganeti.storage.file:SharedFileDevice",
     parameters={},
     new_id=file_id,
     is_file_based=True,
