@@ -23,7 +23,7 @@ from ganeti.opcodes.instance import OpInstanceRemove
 from ganeti.opcodes.tags import OpTagsSearch
 from ganeti.opcodes.test import OpTestDelay
 
-# Jobs at work at the same time.
+# Jobs running at the same time.
 _JOBS = 4
 #: The opcodes of a job which verifies the configuration, and of one which searches.
 VERIFICATIONS: Final[Sequence[OpCode]] = [OpClusterVerifyConfig() for _ in range(2)]

@@ -37,7 +37,7 @@ class Job:
     """A job as the cluster knows it.
 
     :ivar token: the comment of its first opcode.
-    :ivar refused_for: the job which was at work on its instance when a node refused it, or None.
+    :ivar refused_for: the job which was running on its instance when a node refused it, or None.
     """
 
     id: int

@@ -17,7 +17,7 @@ from devel.chaos.lab import Lab
 from devel.chaos.luxi import Luxi
 
 _BEGAN: Final = re.compile(r"INFO job (\d+) begins with .+ \((\d+) of \d+\)$", re.MULTILINE)
-_REFUSED: Final = re.compile(r"\bjob (\d+) is at work on this instance or disk")
+_REFUSED: Final = re.compile(r"\bjob (\d+) is running on this instance or disk")
 _KINDS: Final = {"instances": "instance", "nodes": "node", "nodegroups": "nodegroup"}
 
 

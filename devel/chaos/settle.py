@@ -211,7 +211,7 @@ class Settled:
         return []
 
     def leaks(self, master: str) -> list[Violation]:
-        """Look for what is left although no job is at work."""
+        """Look for what is left although no job is running."""
         texts = [
             *self._left_locks(master),
             *self._left_files(master),

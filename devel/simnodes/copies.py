@@ -13,7 +13,7 @@ from ganeti.configfile.content import Change
 from ganeti.constants import failover, ssconf
 from ganeti.jobstore import inventory
 from ganeti.jobstore.files import SERIAL, VERSION, job_id_of
-from ganeti.objects.transfer import MasterSight, MasterVote, WatchdogSight
+from ganeti.objects.transfer import MasterStatus, MasterVote, WatchdogStatus
 from ganeti.platform import master_epoch
 from ganeti.utils import clock
 from ganeti.wire import calls
@@ -149,10 +149,10 @@ def claim(node: SimNode, epoch: str) -> MasterVote:
     return vote(node)
 
 
-@answers(calls.MASTER_SIGHT)
-def master_sight(node: SimNode) -> MasterSight:
+@answers(calls.MASTER_STATUS)
+def master_status(node: SimNode) -> MasterStatus:
     """Tell which master the node knows; no master daemon runs on it."""
-    return MasterSight(
+    return MasterStatus(
         master=_master(node),
         epoch=str(node.copies.epoch),
         daemon=failover.STOPPED,
@@ -160,10 +160,10 @@ def master_sight(node: SimNode) -> MasterSight:
     )
 
 
-@answers(calls.WATCHDOG_SIGHT)
-def watchdog_sight(_node: SimNode) -> WatchdogSight:
+@answers(calls.WATCHDOG_STATUS)
+def watchdog_status(_node: SimNode) -> WatchdogStatus:
     """Tell that the node has no hardware watchdog."""
-    return WatchdogSight(state="none")
+    return WatchdogStatus(state="none")
 
 
 @answers(calls.NODE_DEMOTE_FROM_MC)

@@ -42,6 +42,9 @@ PATTERNS = {
     "go on alone, waiting disk": r"\bgo(es|ing)?[_ ]on[_ ]alone\b|let_go_on|waiting[_ ]disk",
     "left work, left-over work": r"(?<!has )(?<!have )left[_ -](over[_ -])?work\b",
     "keeper": r"(?<![a-z])keepers?(?![a-z])",
+    "sight (of a node or daemon)": r"(?<![a-z`\"])sights?(?![a-z])",
+    "look (at intervals)": r"LOOK(ED)?_|\b(two|each|first|next|one) looks?\b",
+    "at work": r"\bat[ _]work\b",
 }
 SUFFIXES = {".py", ".rst", ".md", ".sh", ""}
 FOLDERS = ("lib", "daemons", "scripts", "tools", "devel", "man", "doc", "packaging")

@@ -31,7 +31,7 @@ HALF = "half"
 TROUBLES = (SILENT, LATE, CLOSES, DIES, HALF)
 
 
-_LOOK_S = 0.02
+_POLL_S = 0.02
 
 
 class RefusedError(Exception):
@@ -282,10 +282,10 @@ class Client(socket.socket):
     def recv(self, size: int, flags: int = 0) -> bytes:
         limit_s = self.gettimeout()
         assert limit_s is not None
-        for _ in range(int(limit_s / _LOOK_S) + 1):
+        for _ in range(int(limit_s / _POLL_S) + 1):
             # Asked before the data are looked for: what was sent before it fell silent is there.
             mute = self.qemu.is_mute and not self.qemu.time_runs
-            if select.select([self], [], [], 0 if mute else _LOOK_S)[0]:
+            if select.select([self], [], [], 0 if mute else _POLL_S)[0]:
                 return super().recv(size, flags)
             if mute:
                 break

@@ -164,7 +164,7 @@ def _job(cluster: Cluster, job: str) -> tuple[str, int]:
 
 
 def _submit(cluster: Cluster, *words: str) -> str:
-    """Submit a job; return its number when it is at work."""
+    """Submit a job; return its number when it is running."""
     found = cluster.gnt(*words[:2], "--submit", "--print-jobid", *words[2:])
     job = re.findall(r"\d+", found)[0]
     wait_until(lambda: _job(cluster, job)[0] == "running", f"job {job} runs", _UP_S)

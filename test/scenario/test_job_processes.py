@@ -38,7 +38,7 @@ class Lab(HeldInstall):
         return found.stdout.split(":")[-1].split()[0].strip()
 
     def delay(self, *options: str) -> str:
-        """Begin a job which waits, and return its number when it is at work."""
+        """Begin a job which waits, and return its number when it is running."""
         found = self.cluster.run("gnt-debug", "delay", "--submit", "--print-jobid", *options).ok()
         job = "".join(filter(str.isdigit, found.stdout.split("\n")[0]))
         self.await_running(job)

@@ -151,13 +151,13 @@ def test_a_watcher_which_is_killed_while_its_job_runs(cluster: Cluster, web: lis
         wait_until(begun.exists, "the job runs")
         # A second one at the same time finds the first one, and does nothing.
         cluster.run("ganeti-watcher", "--no-verify-disks").ok()
-        assert "another watcher is at work" in log(cluster)
+        assert "another watcher is running" in log(cluster)
         for pid in (first.pid, *children(first.pid)):
             os.kill(pid, signal.SIGKILL)
         first.wait()
-        # The next one leaves the instance to the job which is still at work.
+        # The next one leaves the instance to the job which is still running.
         cluster.run("ganeti-watcher", "--no-verify-disks").ok()
-        assert "is at work on it" in log(cluster)
+        assert "is running on it" in log(cluster)
     finally:
         go_on.touch()
         script.unlink()
@@ -227,7 +227,7 @@ def test_a_watcher_which_is_killed_at_each_step(
         if killed.exit_code == 0:
             break
         # A job which it has submitted ends without it; and its restart has a back-off.
-        wait_until(lambda: not unfinished(cluster), "no job is at work")
+        wait_until(lambda: not unfinished(cluster), "no job is running")
         started = states(cluster)[web[2]] == "running"
         cluster.run_later(1, "ganeti-watcher").ok()
         assert states(cluster)[web[2]] == "running", f"killed before step {last}"

@@ -138,7 +138,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "files", "hooks", "info", "netmask", "oob", "openvswitch", "power", "restricted",
             "test", "verify_storage", "watchdog", "work",
         ),
-        ("master_sight", "verify"),
+        ("master_status", "verify"),
     ),
     "bootstrap": (
         ("join_protocol", "node_state", "newer_copies", "renewal"),

@@ -13,11 +13,11 @@ from ganeti.config.members import read_members
 from ganeti.config.ssconf import SimpleStore
 from ganeti.config.witness import Document
 from ganeti.constants import ssconf as ssconf_c
-from ganeti.objects.transfer import MasterSight
+from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, key_pins, open_client
 from ganeti.rpc.witness import WitnessError, open_witness
-from ganeti.wire.calls import MASTER_SIGHT
+from ganeti.wire.calls import MASTER_STATUS
 
 
 class NodeStatus(NamedTuple):
@@ -25,14 +25,14 @@ class NodeStatus(NamedTuple):
 
     :ivar candidate: whether it is a master candidate.
     :ivar offline: whether it is marked offline; then it was not asked.
-    :ivar sight: its answer; None without one.
+    :ivar answer: its answer; None without one.
     :ivar failure: the reason why there is no answer.
     """
 
     name: str
     candidate: bool
     offline: bool
-    sight: MasterSight | None
+    answer: MasterStatus | None
     failure: str = ""
 
 
@@ -78,14 +78,14 @@ def ask() -> Status:
     runner = AddressRunner(open_client(here))
     runner.expect_keys(key_pins.expected_at(addresses, store.node_key_pins(), here))
     results = runner.call_addresses(
-        MASTER_SIGHT, {name: ip for name, ip in addresses.items() if name in online}
+        MASTER_STATUS, {name: ip for name, ip in addresses.items() if name in online}
     )
     nodes = []
     for name in store.node_list():
         result = results.get(name)
-        sight = result.data if result is not None and result.failure is None else None
+        answer = result.data if result is not None and result.failure is None else None
         failure = "" if result is None or result.failure is None else result.failure.message
-        nodes.append(NodeStatus(name, name in candidates, name not in online, sight, failure))
+        nodes.append(NodeStatus(name, name in candidates, name not in online, answer, failure))
     try:
         limit_s = int(store.get(ssconf_c.AUTO_FAILOVER))
     except (errors.ConfigurationError, ValueError):

@@ -78,7 +78,7 @@ def parse_copy(text: str) -> Copy:
     return Copy(fetching.parse_checksums(sums), [name for name in names.splitlines() if name])
 
 
-def look(node: RemoteNode, images: Mapping[str, Image]) -> Copy:
+def inspect(node: RemoteNode, images: Mapping[str, Image]) -> Copy:
     """Read the copy of a node; the node reads each image for its checksum.
 
     :raises OpExecError: the node cannot be asked.
@@ -122,7 +122,7 @@ def send(
     :raises OpExecError: the node cannot be reached, or a file arrived damaged.
     """
     _run(node, f"mkdir -p {shlex.quote(node.path(top))}")
-    copy = look(node, images)
+    copy = inspect(node, images)
     sent = []
     for name, image in images.items():
         if copy.state(image, entries[name]) == OK:

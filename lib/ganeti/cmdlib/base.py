@@ -178,8 +178,8 @@ class JobFiles(Protocol):
 class WitnessCheck(Protocol):
     """The witness of the cluster, as logical units use it."""
 
-    def look(self, *, touch: bool = False) -> str | None:
-        """Look at it, and with ``touch`` write it; return why it does not count, or nothing.
+    def poll(self, *, touch: bool = False) -> str | None:
+        """Read it, and with ``touch`` write it; return why it does not count, or nothing.
 
         None if the cluster has none, or needs none.
         """
@@ -223,7 +223,7 @@ class JobContext:
         processor and the processor needs this object.
     :ivar queries: the query service; set after construction, too.
     :ivar orphaned_work: keeps the locks of instances on which nodes work for ended jobs.
-    :ivar witness: looks after the witness of two candidates.
+    :ivar witness: polls the witness of two candidates.
     """
 
     config: Config
@@ -304,7 +304,7 @@ class LuContext:
 
     @property
     def witness(self) -> WitnessCheck | None:
-        """What looks after the witness of two candidates; None in a context without one."""
+        """What polls the witness of two candidates; None in a context without one."""
         return self.master.witness
 
     @property

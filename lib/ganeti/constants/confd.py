@@ -58,6 +58,6 @@ ROLE_REGULAR = 4
 #: A client asks so many candidates, and waits so many seconds for their answers.
 COVERAGE = 6
 EXPIRE_S = 10.0
-#: The shortest and the longest time in seconds between two looks of the daemon at its files.
+#: The shortest and the longest time in seconds between two polls of its files by the daemon.
 RELOAD_LEAST_S = 0.25
 RELOAD_MOST_S = 17.0

@@ -145,7 +145,7 @@ class Chore(NamedTuple):
     """Work which belongs to no request, and which the parent lets a child do from time to time.
 
     :ivar name: for the log.
-    :ivar every_s: seconds between two looks.
+    :ivar every_s: seconds between two checks whether the chore is due.
     :ivar is_due: called in the parent, so it must be short; whether there is something to do.
     :ivar work: called in a child of its own.
     """
@@ -157,7 +157,7 @@ class Chore(NamedTuple):
 
 
 class _Planned:
-    """A chore with the time of the next look, and the child which does it now."""
+    """A chore with the time of the next check, and the child which does it now."""
 
     __slots__ = ("at", "child", "chore")
 
@@ -301,7 +301,7 @@ class ForkingServer:
         return wait_ms
 
     def _begin_chore(self, planned: _Planned) -> None:
-        """Let a child do the chore, if it is due and no child is still at work."""
+        """Let a child do the chore, if it is due and no child is still running."""
         chore = planned.chore
         if planned.child is not None or not chore.is_due():
             return

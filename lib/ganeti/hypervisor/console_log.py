@@ -8,8 +8,8 @@ the same directory, and their links in LOG_DIR/lxc.
 The hypervisor appends to the file as long as the guest runs, and does not know of a limit. The
 node daemon looks at the sizes every few seconds (:func:`is_overgrown`) and, in a child process,
 moves the content of a file above :data:`MAX_BYTES` to ``<uuid>.log.1`` (:func:`rotate`). So one
-guest can use twice this size, and what it writes in the time between two looks. The file is emptied
-and not replaced, because the hypervisor keeps it open; it must append (``O_APPEND``).
+guest can use twice this size, and what it writes in the time between two checks. The file is
+emptied and not replaced, because the hypervisor keeps it open; it must append (``O_APPEND``).
 
 A log remains on each node where the guest has run, until the instance is removed or, on the other
 nodes, ``ganeti-cleaner`` removes it.

@@ -119,7 +119,7 @@ class ProcessExecutor:
             self._forker.prepare()
 
     def detach(self) -> None:
-        """Let the processes whose opcodes are at work go on without this master daemon."""
+        """Let the processes whose opcodes are running go on without this master daemon."""
         with self._lock:
             places = list(self._places.values())
         for place in places:
@@ -230,7 +230,7 @@ class ProcessExecutor:
 
         Called before the first process is made, and removes the files of those which have ended.
 
-        :param running: jobs whose opcodes were at work when an earlier master daemon ended.
+        :param running: jobs whose opcodes were running when an earlier master daemon ended.
         :returns: the jobs which go on, and those whose processes had to be ended.
         """
         places, ended = {}, {}

@@ -35,7 +35,7 @@ RETRY_S: Final = 0.1
 # Seconds between two checks of the role, and of the same while the process waits for an answer to
 # its greeting.
 _CHECK_S: Final = 2.0
-_LOOK_S: Final = 1.0
+_POLL_S: Final = 1.0
 
 EXIT_ENDED: Final = 0
 EXIT_FENCED: Final = 11
@@ -103,7 +103,7 @@ class Link:
     def _first_answer(self, channel: Channel) -> Any:
         while True:
             try:
-                return channel.receive(_LOOK_S)
+                return channel.receive(_POLL_S)
             except ChannelTimeout:
                 self._check_role()
 

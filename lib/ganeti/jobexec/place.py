@@ -180,7 +180,7 @@ class JobPlace:
         return True
 
     def detach(self) -> None:
-        """Let the process go on without this master daemon, if its opcode is at work."""
+        """Let the process go on without this master daemon, if its opcode is running."""
         with self._changed:
             executing = self.state in (ProcessState.EXECUTING, ProcessState.KILLED)
             if not executing or self._op is None or self._op.state.exec is None:

@@ -71,12 +71,12 @@ class Places(Protocol):
     def adopt(self, running: Sequence[jobs.QueuedJob], /) -> Adopted:
         """Find the jobs which go on in processes that an earlier master daemon has made.
 
-        :param running: jobs whose opcodes were at work when that daemon ended.
+        :param running: jobs whose opcodes were running when that daemon ended.
         :returns: these jobs; the others were interrupted.
         """
 
     def detach(self) -> None:
-        """Let the opcodes which are at work go on without this master daemon."""
+        """Let the opcodes which are running go on without this master daemon."""
 
     def wake(self, job_id: int, /) -> None:
         """Let the process of a job notice that the job is to stop."""

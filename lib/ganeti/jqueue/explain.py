@@ -3,7 +3,7 @@
 The context gives access to the present state of queue, lock table and filter rules
 (:func:`ganeti.jqueue.facts.explain_context` makes it). :func:`explain` answers for one job, with
 the *chain* of jobs for which it waits: these jobs, the jobs for which they wait, and so on to jobs
-which are at work. :func:`explain_briefly` answers for many jobs without chains.
+which are running. :func:`explain_briefly` answers for many jobs without chains.
 
 Answers are made of plain values for the wire. A *reason* has a ``kind``, a ``text`` for people, the
 ``jobs`` waited for, and by its kind:
@@ -200,7 +200,7 @@ class ExplainContext(NamedTuple):
     :ivar wait: returns the lock for which a job waits; None when it waits for none.
     :ivar holds: returns the locks which a job holds, with their modes.
     :ivar held: returns the verdict of the filter rule which keeps a job back; None when none does.
-    :ivar under: returns the jobs at work under a rate limit, by :attr:`.FilterVerdict.key`.
+    :ivar under: returns the jobs running under a rate limit, by :attr:`.FilterVerdict.key`.
     :ivar lock_label: returns the name of a lock for people.
     """
 
@@ -261,7 +261,7 @@ def explain_briefly(
 
 
 def reasons(context: ExplainContext, job: JobFacts) -> list[Reason]:
-    """Return why a job does not go on; empty for one that is at work or has ended."""
+    """Return why a job does not go on; empty for one that is running or has ended."""
     found: list[Reason] = []
     if job.real_status != job.status and context.queue.now - (job.since or 0.0) >= WRITING_S:
         found.append(

@@ -34,9 +34,9 @@ def explain_context(
         with table.lock:
             return gate.held(job_id)
 
-    def at_work_under(key: str) -> list[int]:
+    def running_under(key: str) -> list[int]:
         with table.lock:
-            return gate.at_work_under(key)
+            return gate.running_under(key)
 
     return ExplainContext(
         queue_facts(queue),
@@ -46,7 +46,7 @@ def explain_context(
             str(lock): mode for lock, mode in locks.list_locks(table.owner(job_id)).items()
         },
         held,
-        at_work_under,
+        running_under,
         lock_label,
     )
 

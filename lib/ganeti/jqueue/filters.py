@@ -9,17 +9,17 @@ ACCEPT         the job may run; no later rule is looked at
 CONTINUE       the next rule is looked at
 PAUSE          the job stays queued until the rules change
 REJECT         the job is canceled, with the rule as the reason
-RATE_LIMIT n   the job stays queued while n jobs which this rule decides about are at work
+RATE_LIMIT n   the job stays queued while n jobs which this rule decides about are running
 ============== ===================================================================================
 
 A job whose reason trail has a reason ``rate-limit:N:LABEL`` is limited by it as by a rule
-``RATE_LIMIT N``: at most N jobs with exactly this reason are at work (manual page **ganeti**).
+``RATE_LIMIT N``: at most N jobs with exactly this reason are running (manual page **ganeti**).
 Several limits may hold for a job; it needs a place under each of them.
 
-A job which a worker has taken up once is *at work* until it ends. The rules never stop it; but it
+A job which a worker has taken up once is *running* until it ends. The rules never stop it; but it
 counts for a rate limit whose rule matches it, also if the rule is newer than the job.
 
-:class:`FilterGate` records which jobs the rules keep back and which are at work. After the end of a
+:class:`FilterGate` records which jobs the rules keep back and which are running. After the end of a
 job, or a change of the rules, it names the jobs which may be tried again, those with the highest
 priority first. It is guarded by the queue's lock.
 
@@ -174,8 +174,8 @@ class FilterGate:
 
     def __init__(self, rules: Iterable[FilterRule] = ()) -> None:
         self._chain = FilterChain(rules)
-        # The keys of the rate limits under which a job is at work.
-        self._at_work: dict[int, tuple[str, ...]] = {}
+        # The keys of the rate limits under which a job is running.
+        self._running: dict[int, tuple[str, ...]] = {}
         self._count: dict[str, int] = {}
         # Verdict, priority, and the key of the limit for which the job waits.
         self._held: dict[int, tuple[FilterVerdict, int, str]] = {}
@@ -189,7 +189,7 @@ class FilterGate:
         :param at_work: jobs that a worker has taken up and that have not ended.
         """
         self._chain = FilterChain(rules)
-        self._at_work.clear()
+        self._running.clear()
         self._count.clear()
         for job_id, ops in at_work:
             self.enter(job_id, self.judge(job_id, ops))
@@ -212,7 +212,7 @@ class FilterGate:
     def _full(
         self, verdict: FilterVerdict, given: Mapping[str, int] = _NONE_GIVEN
     ) -> FilterVerdict | None:
-        """Return the first limit without a free place; None when the job may be at work.
+        """Return the first limit without a free place; None when the job may be running.
 
         :param given: places which were just given to other jobs, by the key of the limit.
         """
@@ -221,14 +221,14 @@ class FilterGate:
         )
 
     def has_free_place(self, verdict: FilterVerdict) -> bool:
-        """Return True if one more job may be at work under all limits of a verdict."""
+        """Return True if one more job may be running under all limits of a verdict."""
         return self._full(verdict) is None
 
     def enter(self, job_id: int, verdict: FilterVerdict) -> None:
         """Record that a worker has taken up the job."""
-        if verdict.limits and job_id not in self._at_work:
+        if verdict.limits and job_id not in self._running:
             keys = tuple(limit.key for limit in verdict.limits)
-            self._at_work[job_id] = keys
+            self._running[job_id] = keys
             for key in keys:
                 self._count[key] = self._count.get(key, 0) + 1
 
@@ -260,7 +260,7 @@ class FilterGate:
             caller holds those again which find no place.
         """
         self._held.pop(job_id, None)
-        for key in self._at_work.pop(job_id, ()):
+        for key in self._running.pop(job_id, ()):
             self._count[key] -= 1
             if not self._count[key]:
                 del self._count[key]
@@ -314,9 +314,9 @@ class FilterGate:
         """Return the ids of all jobs that are kept back."""
         return sorted(self._held)
 
-    def at_work_under(self, key: str) -> list[int]:
-        """Return the ids of the jobs at work under a rate limit, see :attr:`FilterVerdict.key`."""
-        return sorted(job_id for job_id, keys in self._at_work.items() if key in keys)
+    def running_under(self, key: str) -> list[int]:
+        """Return the ids of the jobs running under a rate limit, see :attr:`FilterVerdict.key`."""
+        return sorted(job_id for job_id, keys in self._running.items() if key in keys)
 
 
 def _limit_of(verdict: FilterVerdict, key: str) -> FilterVerdict:

@@ -112,7 +112,7 @@ class JobOperations:
     def kill_async(self, job_id: int, who: str, done: Done) -> None:
         """End a job at once; `done` gets ``(success, message)`` when its end is published.
 
-        A job which has not begun its work is canceled. One whose opcode is at work can be ended
+        A job which has not begun its work is canceled. One whose opcode is running can be ended
         only if it has a process of its own.
 
         :param who: who asked for it, as in "killed by ...".

@@ -415,7 +415,7 @@ class JobQueue:
 
     def _problem_of_file(self, job: jobs.QueuedJob) -> str | None:
         with self.table.lock:
-            # The file of a job at work may be older, and lacks its last log entries.
+            # The file of a running job may be older, and lacks its last log entries.
             settled = job.finalized and job.snapshot() if job.at_rest else None
         try:
             text = self._store.read_job(job.id)

@@ -73,7 +73,7 @@ def running(job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
 
 
 def _present(job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
-    # Of a damaged file, a later opcode may be at work although an earlier one has not ended.
+    # Of a damaged file, a later opcode may be running although an earlier one has not ended.
     return next((op for op in job.ops if op.state.status in jobs.ACTIVE), job.current())
 
 

@@ -215,7 +215,7 @@ class Scheduler:
         return self.pool.stop(timeout_s)
 
     def adopt(self, places: Mapping[int, Place]) -> None:
-        """Go on with jobs whose opcodes are at work in processes. Needs the lock.
+        """Go on with jobs whose opcodes are running in processes. Needs the lock.
 
         :param places: job id -> place.
         """
@@ -245,7 +245,7 @@ class Scheduler:
             if job_id is not None:
                 place = adopted = self._adopted.pop(job_id, None)
                 if place is not None:
-                    begun = self._at_work(job_id)
+                    begun = self._running(job_id)
                 else:
                     place = None if self._gets_process() else self._thread
                     begun = self._begin(job_id, place)
@@ -284,7 +284,7 @@ class Scheduler:
             return None
         return None if op is None else (job, op)
 
-    def _at_work(self, job_id: int) -> tuple[jobs.QueuedJob, jobs.QueuedOpCode] | None:
+    def _running(self, job_id: int) -> tuple[jobs.QueuedJob, jobs.QueuedOpCode] | None:
         """Return the opcode which a process executes already. Needs the lock."""
         job = self._table.jobs[job_id]
         op = job.current()

@@ -174,7 +174,7 @@ class NodeWatch:
         """
         begin = self._monotonic()
         # A node which did not answer the last question would only delay this one.
-        watchdog_records.look(self._config, self._rpc, {*self._at_work(), *self._unheard})
+        watchdog_records.poll(self._config, self._rpc, {*self._running(), *self._unheard})
         unresponsive, self._unheard = self._unheard, frozenset()
         data = self._config.snapshot()
         limit_s = data.cluster.auto_instance_failover
@@ -187,7 +187,7 @@ class NodeWatch:
         if not limit_s:
             return ROUND_S
         self._unheard = frozenset(online) - frozenset(heard)
-        busy = self._at_work()
+        busy = self._running()
         now = self._monotonic()
         for uuid in self._outages.observe(online, heard, now, limit_s, busy):
             node = data.nodes[uuid]
@@ -210,8 +210,8 @@ class NodeWatch:
         self._resume_io(answers)
         return [uuid for uuid, answer in answers.items() if not is_gone(answer.failure)]
 
-    def _at_work(self) -> Collection[str]:
-        """Return the nodes for which a job is at work; the others are forgotten."""
+    def _running(self) -> Collection[str]:
+        """Return the nodes for which a job is running; the others are forgotten."""
         self._jobs = {
             uuid: job_id for uuid, job_id in self._jobs.items() if self._queue.is_unfinished(job_id)
         }

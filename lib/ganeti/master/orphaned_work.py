@@ -12,7 +12,7 @@ What ends without harm is ended: transfers between nodes, which only read their 
 result nobody would use. After a migration, its clean-up is submitted. Everything else is waited
 for, because an interrupted script or copy leaves a disk which cannot be used.
 
-A node which does not answer may be at work. Then the instances are locked which the interrupted
+A node which does not answer may still work. Then the instances are locked which the interrupted
 jobs name and which have that node, until it answers or is marked as offline. Nodes are not locked,
 so that it can be.
 """

@@ -17,18 +17,18 @@ from ganeti import errors
 from ganeti.config import Config
 from ganeti.constants import node_watchdog as const
 from ganeti.objects import Node, WatchdogPromise, updated
-from ganeti.objects.transfer import WatchdogSight
+from ganeti.objects.transfer import WatchdogStatus
 from ganeti.rpc import RpcRunner
-from ganeti.wire.calls import WATCHDOG_RELEASE, WATCHDOG_SIGHT
+from ganeti.wire.calls import WATCHDOG_RELEASE, WATCHDOG_STATUS
 
 _log = logging.getLogger(__name__)
 
 
-def look(config: Config, rpc: RpcRunner, without: Collection[str] = ()) -> None:
+def poll(config: Config, rpc: RpcRunner, without: Collection[str] = ()) -> None:
     """Ask the nodes once, and record what has changed.
 
     :param without: UUIDs of nodes which are not asked: they do not answer, or an automatic failover
-        is at work for them.
+        is running for them.
     """
     data = config.snapshot()
     asked = [
@@ -40,7 +40,7 @@ def look(config: Config, rpc: RpcRunner, without: Collection[str] = ()) -> None:
     ]
     if not asked:
         return
-    for uuid, answer in rpc.call_many(WATCHDOG_SIGHT, asked).items():
+    for uuid, answer in rpc.call_many(WATCHDOG_STATUS, asked).items():
         if answer.failure is not None:
             continue
         try:
@@ -49,32 +49,32 @@ def look(config: Config, rpc: RpcRunner, without: Collection[str] = ()) -> None:
             _log.error("watchdog of node %s: %s", answer.node_name, err)
 
 
-def wanted(known: WatchdogPromise | None, sight: WatchdogSight) -> WatchdogPromise | None:
+def wanted(known: WatchdogPromise | None, status: WatchdogStatus) -> WatchdogPromise | None:
     """Return the record which a report of a node leads to; it is pure.
 
     A node which answers is not left behind any more: its failover has been given up.
     """
-    if sight.state == const.ARMED:
-        return WatchdogPromise(token=sight.token, timeout_s=sight.timeout_s)
-    if sight.state == const.NONE and known is not None and known.token:
-        if known.token == sight.promised:
+    if status.state == const.ARMED:
+        return WatchdogPromise(token=status.token, timeout_s=status.timeout_s)
+    if status.state == const.NONE and known is not None and known.token:
+        if known.token == status.promised:
             # The daemon restarts: until the device is armed again, the node starts no guest.
             return WatchdogPromise(token=known.token, timeout_s=known.timeout_s)
-    return WatchdogPromise(reason=sight.text) if sight.text else None
+    return WatchdogPromise(reason=status.text) if status.text else None
 
 
-def _take(config: Config, rpc: RpcRunner, uuid: str, sight: WatchdogSight) -> None:
+def _take(config: Config, rpc: RpcRunner, uuid: str, status: WatchdogStatus) -> None:
     node = config.snapshot().nodes[uuid]
-    record = wanted(node.watchdog, sight)
+    record = wanted(node.watchdog, status)
     if config.cluster().node_watchdog is None and record is not None and not record.token:
         record = None
     if record != node.watchdog:
         _store(config, node, record)
-    if sight.state == const.RELEASE:
+    if status.state == const.RELEASE:
         # The record may be that of an earlier attempt, which reached too few candidates.
         config.require_committed()
-        rpc.call(WATCHDOG_RELEASE, uuid, token=sight.token).payload()
-        _log.info("node %s is released from its promise: %s", node.name, sight.text)
+        rpc.call(WATCHDOG_RELEASE, uuid, token=status.token).payload()
+        _log.info("node %s is released from its promise: %s", node.name, status.text)
 
 
 def _store(config: Config, node: Node, record: WatchdogPromise | None) -> None:

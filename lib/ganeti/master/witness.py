@@ -1,4 +1,4 @@
-"""The witness in the master daemon: informed when the partner lacks a change, and looked after.
+"""The witness in the master daemon: informed when the partner lacks a change, and polled.
 
 A thread reads the document regularly. When it has promised a higher epoch, another master has taken
 over and this one ends. When the document is missing, or older than it was, the thread writes it
@@ -25,8 +25,8 @@ from ganeti.wire.calls import MASTER_VOTE
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks.
-LOOK_S = 10.0
+#: Seconds between two polls.
+POLL_S = 10.0
 # How often, and after which pauses in seconds, the candidates are asked before a server is set up.
 _ATTEMPTS = 6
 _PAUSE_S = 0.5
@@ -141,7 +141,7 @@ class MasterWitness:
     # -- the thread ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread which looks after the witness."""
+        """Start the thread which polls the witness."""
         threading.Thread(target=self._watch, name="witness", daemon=True).start()
 
     def stop(self) -> None:
@@ -150,8 +150,8 @@ class MasterWitness:
 
     def _watch(self) -> None:
         while True:
-            self._say(self.look())
-            if self._stop.wait(LOOK_S):
+            self._say(self.poll())
+            if self._stop.wait(POLL_S):
                 return
 
     def _say(self, text: str | None) -> None:
@@ -163,8 +163,8 @@ class MasterWitness:
             _log.info("the witness counts again")
         self._said = text
 
-    def look(self, *, touch: bool = False) -> str | None:
-        """Look at the witness, and write its document if that is possible and needed.
+    def poll(self, *, touch: bool = False) -> str | None:
+        """Read the witness, and write its document if that is possible and needed.
 
         :param touch: write it also when that is not needed, to check that it can be written.
         :returns: why it does not count, or nothing; None if the cluster has none, or needs none.

@@ -55,7 +55,7 @@ class Child:
         return self._pipe
 
     def result(self) -> TaskResult | None:
-        """Return the result and forget the child; None while it is at work."""
+        """Return the result and forget the child; None while it is running."""
         done, status = os.waitpid(self._pid, os.WNOHANG)
         return None if done == 0 else self._finish(status)
 

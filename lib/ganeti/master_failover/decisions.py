@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from ganeti.constants import failover as const
-from ganeti.objects.transfer import MasterSight
+from ganeti.objects.transfer import MasterStatus
 from ganeti.replication.majority import majority
 from ganeti.utils.text import comma_join
 
@@ -128,7 +128,7 @@ _WORDS = {
 def was_paused(before: float, now: float, pause_s: float) -> bool:
     """Tell whether this daemon itself did not run for some time, so that it saw nothing.
 
-    :param before: the time of the look before.
+    :param before: the time of the poll before.
     :param pause_s: how long the daemon meant to wait since then.
     """
     return now - before > pause_s + _PAUSED_S
@@ -137,7 +137,7 @@ def was_paused(before: float, now: float, pause_s: float) -> bool:
 def objection(
     master: str,
     candidates: Collection[str],
-    sights: Mapping[str, MasterSight],
+    statuses: Mapping[str, MasterStatus],
     *,
     limit_s: int,
     known: tuple[int, str],
@@ -146,23 +146,23 @@ def objection(
     """Return why this node must not ask, by what the candidates say; None if it may.
 
     :param candidates: names of the candidates which are online, with the master.
-    :param sights: the answers of the candidates, by name; this node is among them.
+    :param statuses: the answers of the candidates, by name; this node is among them.
     :param known: the master epoch which this node knew before, as number and owner.
     :param wall_s: the time of day, in seconds since 1970.
     """
-    for name, sight in sights.items():
-        if sight.paused_until is not None and sight.paused_until > wall_s:
+    for name, status in statuses.items():
+        if status.paused_until is not None and status.paused_until > wall_s:
             return f"the watcher is paused (node {name})"
-    newer = [name for name, sight in sights.items() if _epoch(sight) > known]
+    newer = [name for name, status in statuses.items() if _epoch(status) > known]
     if newer:
         return f"another node has just asked for the role ({comma_join(sorted(newer))} know of it)"
     seers = sorted(
         name
-        for name, sight in sights.items()
+        for name, status in statuses.items()
         if name != master
-        and sight.watched == master
-        and sight.seen_s is not None
-        and sight.seen_s < limit_s
+        and status.watched == master
+        and status.seen_s is not None
+        and status.seen_s < limit_s
     )
     if seers and len(seers) + 1 >= majority(len(candidates)):
         return (
@@ -172,23 +172,23 @@ def objection(
     return None
 
 
-def _epoch(sight: MasterSight) -> tuple[int, str]:
-    number, _, owner = sight.epoch.partition(" ")
+def _epoch(status: MasterStatus) -> tuple[int, str]:
+    number, _, owner = status.epoch.partition(" ")
     return (int(number) if number.isascii() and number.isdigit() else 0, owner)
 
 
-def replaced(me: str, sights: Mapping[str, MasterSight], known: tuple[int, str]) -> str:
+def replaced(me: str, statuses: Mapping[str, MasterStatus], known: tuple[int, str]) -> str:
     """Return why the master daemon of this node must not be started again; empty if it may.
 
-    :param sights: the answers of other candidates, by name.
+    :param statuses: the answers of other candidates, by name.
     :param known: the master epoch which this node knows, as number and owner.
     """
-    for name, sight in sorted(sights.items()):
-        if _epoch(sight) > known and sight.master.lower() != me:
+    for name, status in sorted(statuses.items()):
+        if _epoch(status) > known and status.master.lower() != me:
             return (
-                f"{sight.master} is the master now (epoch {_epoch(sight)[0]}, as {name} says), so"
+                f"{status.master} is the master now (epoch {_epoch(status)[0]}, as {name} says), so"
                 " the master daemon of this node is not started. If this node is marked offline,"
-                f" use 'gnt-node modify --offline=no {me}' on {sight.master}"
+                f" use 'gnt-node modify --offline=no {me}' on {status.master}"
             )
     return ""
 

@@ -1,6 +1,6 @@
 """Watching the master, and asking for its role: the loop of ``ganeti-failoverd``.
 
-Each look reads which node is the master and asks it whether it serves (:data:`MASTER_SIGHT`), or,
+Each poll reads which node is the master and asks it whether it serves (:data:`MASTER_STATUS`), or,
 on the master itself, looks at the local daemon. :mod:`.decisions` decides. Before this node asks
 for the role, it asks the other candidates what they see. The failover itself runs in a child
 process, which loads what it needs and ends; so the daemon stays small, and it can be ended while a
@@ -25,7 +25,7 @@ from ganeti.constants import failover as const
 from ganeti.constants import ssconf as ssconf_c
 from ganeti.master_failover import decisions
 from ganeti.master_failover.child import FAILOVER, RELEASE_ADDRESS, RESTART, Child, Task
-from ganeti.objects.transfer import MasterSight
+from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import failover_report, machine, master_epoch, paths
 from ganeti.platform.failover_report import Report
 from ganeti.replication.majority import has_quorum
@@ -33,15 +33,15 @@ from ganeti.rpc import AddressRunner, key_pins
 from ganeti.rpc.results import Result
 from ganeti.utils import clock
 from ganeti.utils.filelock import is_locked
-from ganeti.wire.calls import MASTER_SIGHT
+from ganeti.wire.calls import MASTER_STATUS
 
 _log = logging.getLogger(__name__)
 
 # A text which differs in this only is not logged once more.
 _DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
 
-#: Seconds between two looks: at most, and on nodes which watch nothing.
-LOOK_S = 1.0
+#: Seconds between two polls: at most, and on nodes which watch nothing.
+POLL_S = 1.0
 IDLE_S = 5.0
 # A candidate which has not answered after so many seconds does not see the master either.
 _ASK_S = 1.0
@@ -99,7 +99,7 @@ class Seen(NamedTuple):
 
 
 class Watch:
-    """The memory of the daemon, and one look at a time.
+    """The memory of the daemon, and one poll at a time.
 
     :param runner: makes node calls.
     :param start: starts a task in a child process.
@@ -126,8 +126,8 @@ class Watch:
         self._epoch = master_epoch.NONE
         self._trust: tuple[float, ...] = ()
         self._keys: Mapping[str, tuple[str, ...]] = {}
-        self._looked_at = now()
-        self._pause_s = LOOK_S
+        self._polled_at = now()
+        self._pause_s = POLL_S
         self._acted = ""
         self._said = ""
         self._why_not = ""
@@ -141,12 +141,12 @@ class Watch:
         """File descriptors which are readable when the pause ends early."""
         return [] if self._child is None else [self._child.fileno()]
 
-    # -- one look --------------------------------------------------------------------------------
+    # -- one poll --------------------------------------------------------------------------------
 
-    def look(self) -> float:
-        """Observe and act; return the seconds until the next look."""
+    def poll(self) -> float:
+        """Observe and act; return the seconds until the next poll."""
         begun = self._now()
-        if decisions.was_paused(self._looked_at, begun, self._pause_s):
+        if decisions.was_paused(self._polled_at, begun, self._pause_s):
             self._forget_absence(begun)
         try:
             facts = self._facts()
@@ -154,16 +154,16 @@ class Watch:
             if facts.keys != self._keys:
                 self._keys = facts.keys
                 self._runner.expect_keys(facts.keys)
-            pause_s = self._look(facts, begun)
+            pause_s = self._poll(facts, begun)
         except (errors.GenericError, OSError) as err:
             self._report("", Seen(""), f"this node cannot watch the master: {err}")
             pause_s = IDLE_S
-        # What this look itself took is not a pause of the daemon.
-        self._looked_at = self._now()
+        # What this poll itself took is not a pause of the daemon.
+        self._polled_at = self._now()
         self._pause_s = pause_s
         return pause_s
 
-    def _look(self, facts: Facts, begun: float) -> float:
+    def _poll(self, facts: Facts, begun: float) -> float:
         self._reap()
         if facts.master != self._master:
             self._new_master(facts, begun)
@@ -172,10 +172,10 @@ class Watch:
             return IDLE_S
         if self._child is not None and self._child.task.name == FAILOVER:
             self._report(facts.master, Seen(""), "this node is taking the role of the master")
-            return LOOK_S
+            return POLL_S
         if facts.me == facts.master:
             self._look_at_own(facts, begun)
-            return LOOK_S
+            return POLL_S
         if facts.me not in facts.candidates:
             self._report("", Seen(""), "this node is not a master candidate, or is marked offline")
             return IDLE_S
@@ -233,8 +233,8 @@ class Watch:
             )
         self._report(facts.master, seen, decision.text)
         if decision.due is None:
-            return LOOK_S
-        return min(LOOK_S, max(0.05, decision.due - self._now()))
+            return POLL_S
+        return min(POLL_S, max(0.05, decision.due - self._now()))
 
     def _wait_for_other(self, known: master_epoch.Epoch, now: float) -> None:
         """Give another node time which has asked this one for the role."""
@@ -254,7 +254,7 @@ class Watch:
             due = decisions.decide(self._view, begun).due
             if due is not None and due > begun:
                 timeout_s = max(_HASTE_S, min(timeout_s, due - begun))
-        call = replace(MASTER_SIGHT, timeout_s=timeout_s)
+        call = replace(MASTER_STATUS, timeout_s=timeout_s)
         result = self._runner.call_addresses(call, {facts.master: address})[facts.master]
         failure = result.failure
         if isinstance(failure, (errors.NodeUnreachable, errors.NodeKeyMismatch)):
@@ -262,24 +262,24 @@ class Watch:
             return Seen(const.UNREACHABLE, failure.message)
         if failure is not None:
             return Seen(const.UNCLEAR, str(failure))
-        sight: MasterSight = result.data
-        return Seen(sight.daemon if sight.daemon in const.STATES else const.UNCLEAR)
+        status: MasterStatus = result.data
+        return Seen(status.daemon if status.daemon in const.STATES else const.UNCLEAR)
 
     def _consult(
         self, facts: Facts, decision: decisions.Decision, now: float
     ) -> decisions.Decision:
         """Ask the candidates what they see; ask for the role if nothing speaks against it."""
         names = {name for name in facts.candidates if name != facts.master}
-        sights = self._ask_candidates({name: facts.addresses[name] for name in names}, facts.me)
+        statuses = self._ask_candidates({name: facts.addresses[name] for name in names}, facts.me)
         why_not = decisions.objection(
             facts.master,
             facts.candidates,
-            sights,
+            statuses,
             limit_s=facts.limit_s,
             known=(self._epoch.number, self._epoch.owner),
             wall_s=clock.now(),
         )
-        if facts.me not in sights:
+        if facts.me not in statuses:
             why_not = "the node daemon of this node does not answer"
         self._view = self._view._replace(tries=self._view.tries + 1, tried_at=now)
         self._why_not = why_not or ""
@@ -290,7 +290,7 @@ class Watch:
         self._act(Task(FAILOVER), f"{decision.text}: this node asks for the role of the master")
         return decisions.Decision(False, None, f"{decision.text}; this node asks for the role")
 
-    def _ask_candidates(self, addresses: Mapping[str, str], me: str) -> dict[str, MasterSight]:
+    def _ask_candidates(self, addresses: Mapping[str, str], me: str) -> dict[str, MasterStatus]:
         limit: list[float] = []
 
         def until(results: Mapping[str, Result]) -> float | None:
@@ -299,7 +299,7 @@ class Watch:
                 limit.append(time.monotonic() + _HASTE_S)
             return limit[0] if limit else None
 
-        call = replace(MASTER_SIGHT, timeout_s=_ASK_S)
+        call = replace(MASTER_STATUS, timeout_s=_ASK_S)
         results = self._runner.call_until(call, addresses, until)
         return {name: one.data for name, one in results.items() if one.failure is None}
 
@@ -338,14 +338,14 @@ class Watch:
             for name in facts.candidates
             if name != facts.me and name in facts.addresses
         }
-        call = replace(MASTER_SIGHT, timeout_s=_ASK_S)
-        sights = {
+        call = replace(MASTER_STATUS, timeout_s=_ASK_S)
+        statuses = {
             name: one.data
             for name, one in self._runner.call_addresses(call, others).items()
             if one.failure is None
         }
         known = master_epoch.read().epoch
-        return decisions.replaced(facts.me, sights, (known.number, known.owner))
+        return decisions.replaced(facts.me, statuses, (known.number, known.owner))
 
     # -- acting ----------------------------------------------------------------------------------
 

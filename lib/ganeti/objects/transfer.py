@@ -168,7 +168,7 @@ class MasterVote:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MasterSight:
+class MasterStatus:
     """What a node knows about the master daemon, for the automatic failover of its role.
 
     :ivar master: name of the node which it regards as master.
@@ -198,7 +198,7 @@ class MasterSight:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WatchdogSight:
+class WatchdogStatus:
     """What a node says about its hardware watchdog.
 
     :ivar state: ``armed``, ``release`` or ``none`` (:mod:`ganeti.constants.node_watchdog`).

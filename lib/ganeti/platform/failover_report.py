@@ -1,6 +1,6 @@
 """What ``ganeti-failoverd`` of this node has seen and done, for other processes of the node.
 
-The daemon writes a file in the run directory at each look; the node daemon answers questions about
+The daemon writes a file in the run directory at each poll; the node daemon answers questions about
 it. A file, and not a socket: it can be read while the daemon is busy, and when it has ended.
 
 The file has a word and a value in each line. Times are those of the monotonic clock, which all

@@ -1,7 +1,7 @@
 """Whether the cluster demands a password for every request to the REST interface.
 
 The master writes this parameter into a file on every node (``ssconf_rapi_require_authentication``).
-The daemon reads it again when it has changed, at most every :data:`LOOK_S` seconds.
+The daemon reads it again when it has changed, at most every :data:`POLL_S` seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ganeti.utils import fs
 
 _log = logging.getLogger(__name__)
 
-LOOK_S: Final = 2.0
+POLL_S: Final = 2.0
 
 
 class Demand:
@@ -33,17 +33,19 @@ class Demand:
         self._always = always
         self._clock = clock
         self._stamp: tuple[int, int, int] | None = None
-        self._looked: float | None = None
+        self._polled_at: float | None = None
         self._chosen = False
 
     def __bool__(self) -> bool:
         """Return True if a request needs a password now."""
-        if not self._always and (self._looked is None or self._clock() - self._looked > LOOK_S):
-            self._looked = self._clock()
-            self._look()
+        if not self._always and (
+            self._polled_at is None or self._clock() - self._polled_at > POLL_S
+        ):
+            self._polled_at = self._clock()
+            self._poll()
         return self._always or self._chosen
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             found = os.stat(self._path)
             stamp = found.st_ino, found.st_mtime_ns, found.st_size

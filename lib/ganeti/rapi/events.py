@@ -7,7 +7,7 @@ gets the events after it. A client which is too slow, or returns after too long 
 event ``reset``: events are missing, and it must read the objects again.
 
 That a guest has stopped by itself, a master notices when live data comes in with a query. So while
-anybody listens to events of instances, the hub lets it look every :data:`LOOK_S` seconds: one
+anybody listens to events of instances, the hub lets it poll every :data:`POLL_S` seconds: one
 question to each node, for all clients, instead of one by each client.
 
 The id of an event is ``<epoch>-<number>``. The epoch identifies the process of the master daemon:
@@ -39,7 +39,7 @@ _WAIT_S: Final = 60
 _RETRY_S: Final = 1.0
 _KEPT: Final = 5000
 #: Seconds between checks for guests which have stopped (or started) by themselves.
-LOOK_S: Final = 20.0
+POLL_S: Final = 20.0
 _AT_ONCE: Final = 500
 
 _Place = tuple[str, int]
@@ -49,11 +49,11 @@ class Hub:
     """Waits for the events of the master while at least one client listens."""
 
     def __init__(
-        self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S, look_s: float = LOOK_S
+        self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S, poll_s: float = POLL_S
     ) -> None:
         self._master = master
         self.heartbeat_s = heartbeat_s
-        self._look_s = look_s
+        self._poll_s = poll_s
         self._events: deque[list[Any]] = deque(maxlen=_KEPT)
         self._epoch = ""
         self._last = 0
@@ -64,7 +64,7 @@ class Hub:
         self._watch_task: asyncio.Task[None] | None = None
         self.closed = False
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Learn where we are, before anything is promised to a client.
 
         :raises errors.GenericError: the master is not there.
@@ -152,7 +152,7 @@ class Hub:
                 await self._master.call("CheckGuests")
             except errors.GenericError as err:
                 _log.info("cannot query the guests now: %s", err)
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(self._poll_s)
 
     def _take(self, answer: dict[str, Any]) -> bool:
         """Add events from the master; return whether there are new ones."""
@@ -171,7 +171,7 @@ async def stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIter
 
     :raises errors.GenericError: the master does not run.
     """
-    await hub.look()
+    await hub.poll()
     return _stream(hub, kinds, last)
 
 

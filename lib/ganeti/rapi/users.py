@@ -64,7 +64,7 @@ _ROLES: Final[Mapping[str, frozenset[str]]] = {
     "@operator": frozenset({READ, *_OPERATED}),
 }
 _MOST_KNOWN: Final = 1_000
-_LOOK_S, _LOOK_WATCHED_S = 2.0, 60.0
+_POLL_S, _POLL_WATCHED_S = 2.0, 60.0
 # Each check takes 32 MiB while it runs.
 _CHECKS_AT_ONCE: Final = 2
 
@@ -154,7 +154,7 @@ class Users:
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         #: Whether :meth:`refresh` is called when the file changes.
         self.watched = False
-        self._looked = 0.0
+        self._polled_at = 0.0
         self.refresh()
 
     def refresh(self) -> None:
@@ -184,8 +184,8 @@ class Users:
 
     def refresh_if_due(self) -> None:
         """Check the file from time to time; rarely when :meth:`refresh` is called on changes."""
-        if self._clock() - self._looked > (_LOOK_WATCHED_S if self.watched else _LOOK_S):
-            self._looked = self._clock()
+        if self._clock() - self._polled_at > (_POLL_WATCHED_S if self.watched else _POLL_S):
+            self._polled_at = self._clock()
             self.refresh()
 
     async def identify(self, authorization: str | None, address: str) -> User | None:

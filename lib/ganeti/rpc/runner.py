@@ -232,7 +232,7 @@ class AddressRunner:
         self._expected: dict[str, str] = {}
         self._job: int | None = None
         self._tell: Callable[[str], None] = _log.warning
-        #: Keys of the nodes which may be at work for this runner although it has no call there: the
+        #: Keys of the nodes which may still work for this runner although it has no call there: the
         #: answer was lost and the node does not say, or the work goes on after the answer.
         self.unsure: set[str] = set()
         # Names of nodes, and what each has ignored and a message has named.
@@ -344,7 +344,7 @@ class AddressRunner:
         requests: list[http_client.OutgoingRequest] = []
         works: dict[int, _Lost] = {}
         spans: list[tracing.Span] = []
-        # Calls which belong to no traced job, such as regular looks at the nodes, are not recorded.
+        # Calls which belong to no traced job, such as regular polls of the nodes, are not recorded.
         traced = bool(tracing.current())
         for call, targets, common, per_node, filler in asks:
             body, timeout_s = b"", 0.0

@@ -76,7 +76,7 @@ def prepare(options: argparse.Namespace) -> ConfdDaemon:
         ) from err
     responder = Responder()
     source = ConfdSource(here, responder, _load)
-    # Before the first look, so that no change is missed between the two.
+    # Before the first poll, so that no change is missed between the two.
     watch = inotify.watch(here.data_dir)
     source.refresh()
     logging.info("serving %s port %d", address, options.port)

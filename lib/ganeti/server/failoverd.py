@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, runner: AddressRunner, signals: daemon.Sign
     leave = partial(daemon.leave_parent, signals)
     watch = Watch(runner, lambda task: child.start(task, leave))
     while True:
-        pause_s = watch.look()
+        pause_s = watch.poll()
         readable, _, _ = select.select([signals.fileno(), *watch.descriptors()], [], [], pause_s)
         if signals.fileno() in readable and any(
             number in daemon.STOP_SIGNALS for number in signals.take()

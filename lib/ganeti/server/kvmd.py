@@ -23,7 +23,7 @@ from ganeti.utils import fs, inotify
 NAME = "ganeti-kvmd"
 
 # New sockets are found after this time even if inotify reports nothing.
-_LOOK_S = 5.0
+_POLL_S = 5.0
 _AGAIN_S = 0.05
 
 
@@ -47,7 +47,7 @@ def prepare(options: argparse.Namespace) -> KvmDaemon:
     directory = f"{paths.current().kvm_root}/ctrl"
     fs.make_dirs(directory, 0o775)
     monitor = ShutdownMonitor(directory)
-    # Before the first look, so that no guest is missed between the two.
+    # Before the first poll, so that no guest is missed between the two.
     watch = inotify.watch(directory, created=True)
     monitor.connect()
     return KvmDaemon(monitor, watch)
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, kvmd: KvmDaemon, signals: daemon.Signals) -
     """Listen until a signal says to stop."""
     monitor, watch = kvmd
     while True:
-        pause_s = _AGAIN_S if monitor.connect() else _LOOK_S
+        pause_s = _AGAIN_S if monitor.connect() else _POLL_S
         poll = select.poll()
         for one in (signals, watch, *monitor.connections()):
             if one is not None:

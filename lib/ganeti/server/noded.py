@@ -38,7 +38,7 @@ from ganeti.wire.calls import base
 NAME = "ganeti-noded"
 _MCL_CURRENT_AND_FUTURE = 3
 _IN_USE_S = 3.0
-# Between two looks at the sizes of the console logs of guests.
+# Seconds between two checks of the sizes of the console logs of guests.
 _CONSOLE_LOGS_S = 5.0
 
 

@@ -86,7 +86,7 @@ def run(
     """Keep the promise until a signal says to stop, and the master has released this node."""
     guard, poll = prepared
     while True:
-        guard.look()
+        guard.poll()
         if guard.is_done():
             return None
         watched = [signals.fileno(), *poll.descriptors()]

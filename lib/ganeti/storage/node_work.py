@@ -57,7 +57,7 @@ class WorkInProgressError(errors.GenericError):
 class Work:
     """The record of the call which this process serves.
 
-    :raises WorkInProgressError: another job is at work, or the call was revoked; there is no
+    :raises WorkInProgressError: another job is running, or the call was revoked; there is no
         record.
     :raises OSError: the record cannot be written.
     """
@@ -282,7 +282,7 @@ def _refusal(path: str, other: NodeWork) -> str:
     names = ", ".join(f"{pid} ({name})" for pid, name in pids) or "which is about to end"
     ending = f", or end it with 'kill {' '.join(pid for pid, _name in pids)}'" if pids else ""
     return (
-        f"{who} is at work on this instance or disk: {other.doing}, since"
+        f"{who} is running on this instance or disk: {other.doing}, since"
         f" {clock.format_time(other.since)} (process {names} of this node). Wait until that has"
         f" ended{ending} when nobody needs its result; then repeat the command."
     )

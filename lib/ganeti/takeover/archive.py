@@ -74,7 +74,7 @@ def make(
 
     :param directory: where the archive comes to; it is made.
     :param sources: absolute paths of files and directories; those which are missing are left out.
-    :param domains: the guests of Xen which run, see :func:`look`.
+    :param domains: the guests of Xen which run, see :func:`observe`.
     :param root: directory which stands for ``/``; empty on a real machine.
     :raises OSError: a file cannot be read or written.
     """
@@ -95,10 +95,10 @@ def make(
         for name in _regular_files(root, path.lstrip("/"))
     ]
     fs.write_file(f"{directory}/SHA256SUMS", "".join(sums), mode=_MODE)
-    fs.write_file(f"{directory}/before.json", json.dumps_pretty(look(domains, root)), mode=_MODE)
+    fs.write_file(f"{directory}/before.json", json.dumps_pretty(observe(domains, root)), mode=_MODE)
 
 
-def look(domains: Mapping[str, str], root: str = "") -> dict[str, Any]:
+def observe(domains: Mapping[str, str], root: str = "") -> dict[str, Any]:
     """Return what is compared before and after: ``kept``, ``guests``, ``domains``, ``owners``.
 
     ``kept``, ``guests`` and ``domains`` map a name to a text which changes with the thing;
@@ -122,7 +122,7 @@ def look(domains: Mapping[str, str], root: str = "") -> dict[str, Any]:
 
 
 def read_before(directory: str) -> dict[str, Any]:
-    """Return what :func:`look` has found when the archive was made.
+    """Return what :func:`observe` has found when the archive was made.
 
     :raises ConfigurationError: there is no complete archive.
     """

@@ -381,7 +381,7 @@ class Node:
         :raises CommandError, OpExecError: Xen does not answer.
         """
         before = archive.read_before(self._archive_dir(number, direction))
-        after = archive.look(self._domains(), self._root)
+        after = archive.observe(self._domains(), self._root)
         return {
             "changed": archive.differences(before, after),
             "guests": len(after["guests"]),

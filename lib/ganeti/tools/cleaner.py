@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lock.acquire(timeout_s=0)
             return clean(options.part, dry_run=options.dry_run)
     except errors.LockError:
-        _log.info("another %s is at work; nothing was done", NAME)
+        _log.info("another %s is running; nothing was done", NAME)
         return 0
     except (errors.GenericError, OSError) as err:
         print(f"{NAME}: {err}", file=sys.stderr)

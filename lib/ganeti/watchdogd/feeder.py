@@ -25,7 +25,7 @@ from ganeti.watchdogd.device import Device
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks, two questions, and two attempts to open a device.
+#: Seconds between two polls, two questions, and two attempts to open a device.
 POLL_S = 0.5
 ASK_S = 1.0
 _RETRY_S = 10.0
@@ -45,7 +45,7 @@ class Facts(NamedTuple):
 
 
 class Feeder:
-    """The memory of the daemon, and one look at a time.
+    """The memory of the daemon, and one poll at a time.
 
     :param open_device: opens and arms the device with a timeout.
     :param facts: reads the files of the node; raises ConfigurationError.
@@ -83,7 +83,7 @@ class Feeder:
         """Tell whether the process may end, because it is to stop and nothing is promised."""
         return self._stopping and self._promise is None and self._device is None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take in answers, feed the device, and do what is due."""
         self._poll.take()
         self._verdict = rule.judge(self._poll.opinions)

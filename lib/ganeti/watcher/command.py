@@ -2,7 +2,7 @@
 
 Exit codes: 0 when everything that is missing was tried; 1 when a part of the work could not be
 done, for example because the master daemon does not answer; 2 for wrong options. A run which finds
-another one at work, a paused cluster, or a machine that is not a node, ends with 0. So does one
+another one running, a paused cluster, or a machine that is not a node, ends with 0. So does one
 which fails because the role of the master moved, or the cluster was destroyed, while it worked.
 """
 
@@ -174,7 +174,7 @@ def _run(
             lock.acquire(timeout_s=0)
             return work(options)
     except errors.LockError:
-        _say(options, "another watcher is at work; nothing was done")
+        _say(options, "another watcher is running; nothing was done")
         return EXIT_SUCCESS
     except errors.JobQueueDrainError:
         _say(

@@ -112,7 +112,7 @@ def _restart(
     if one.status in _COMPLAINTS:
         return False, _COMPLAINTS[one.status]
     if job_id is not None:
-        return False, f"it is down, but job {job_id} is at work on it"
+        return False, f"it is down, but job {job_id} is running on it"
     count, last = memory.restarts_of(one.name, now)
     if count >= MAX_RESTARTS:
         return False, (
@@ -199,7 +199,7 @@ def activations(
         if one.status == instance_c.STATUS_ERRORDOWN:
             continue  # a start activates the disks, and whether it is started is decided above
         if one.name in busy:
-            found.append(Decision(one.name, False, f"job {busy[one.name]} is at work on it"))
+            found.append(Decision(one.name, False, f"job {busy[one.name]} is running on it"))
         elif one.maintenance:
             found.append(Decision(one.name, False, _in_maintenance(one)))
         else:
@@ -227,7 +227,7 @@ def inactive(
         if one is None or one.status == instance_c.STATUS_ERRORDOWN:
             continue  # removed meanwhile, or left for the restarts
         if name in busy:
-            found.append(Decision(name, False, f"job {busy[name]} is at work on it"))
+            found.append(Decision(name, False, f"job {busy[name]} is running on it"))
         elif one.maintenance:
             found.append(Decision(name, False, _in_maintenance(one)))
         elif one.status in (instance_c.STATUS_NODEDOWN, instance_c.STATUS_NODEOFFLINE):

@@ -260,7 +260,7 @@ def _report(dry_run: bool, text: str) -> None:
 
 
 def observe(client: Client, group: str) -> Observation:
-    """Ask the master for the nodes and instances of a group, and for jobs which are at work.
+    """Ask the master for the nodes and instances of a group, and for jobs which are running.
 
     :param group: UUID of the node group.
     """

@@ -88,12 +88,12 @@ def _wait_for_one(client: Client, job_id: int, wait_s: float) -> None:
     if row is None or row[0] in job_c.FINALIZED:
         return
     client.wait_for_job_change_once(
-        job_id, ["status"], row, None, max(1, min(int(wait_s), _LOOK_S))
+        job_id, ["status"], row, None, max(1, min(int(wait_s), _POLL_S))
     )
 
 
 # Seconds after which all running jobs are looked at, even if the first one has not changed.
-_LOOK_S = 5
+_POLL_S = 5
 
 
 def _collect(client: Client, running: dict[int, str]) -> list[str]:

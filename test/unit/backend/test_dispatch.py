@@ -143,7 +143,7 @@ def test_a_second_job_is_refused_with_the_name_of_the_first(here):
         response = ask_to_remove(lambda disk: pytest.fail("called"), {"x-ganeti-work": "13 bb"})
         ok, text = json.loads(response.body)
         assert not ok
-        assert "job 12 is at work on this instance or disk: removal of a disk" in text
+        assert "job 12 is running on this instance or disk: removal of a disk" in text
 
     assert ask_to_remove(first, {"x-ganeti-work": "12 aa"}).body == b"[true,null]"
 

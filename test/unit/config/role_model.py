@@ -284,7 +284,7 @@ class Model:
         node = state.nodes[number]
         if node.promised != process.epoch:
             return self._set(state, number, None)  # its own node says that it is over
-        # A promise may come so late that a later epoch is at work already; that is not a violation,
+        # A promise may come so late that a later epoch is in use already; that is not a violation,
         # because nothing of this one will ever be acknowledged.
         older = tuple(
             change

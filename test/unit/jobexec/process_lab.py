@@ -93,7 +93,7 @@ class Work(Queue):
             self.begun.set()
 
     def await_begin(self) -> Work:
-        """Wait until a held opcode is at work."""
+        """Wait until a held opcode is running."""
         assert self.begun.wait(PATIENCE_S), self.error
         return self
 

@@ -135,7 +135,7 @@ class Lab:
         return wait(self.queue, job_id)
 
     def stop_at_work(self, job_id: int) -> None:
-        """Stop the queue while a job is at work; a thread is not waited for, a process goes on."""
+        """Stop the queue while a job is running; a thread is not waited for, a process goes on."""
         if self.processes:
             assert self.queue.stop(PATIENCE_S) == set()
         else:

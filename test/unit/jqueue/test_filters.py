@@ -125,7 +125,7 @@ def test_at_most_n_jobs_under_a_rule() -> None:
     gate = FilterGate([LIMIT])
     assert [arrive(gate, job_id) for job_id in (1, 2, 3, 4)] == [True, True, False, False]
     assert arrive(gate, 5, ops=VERIFY)
-    assert gate.at_work_under("limit") == [1, 2]
+    assert gate.running_under("limit") == [1, 2]
     assert gate.held_ids() == [3, 4]
     assert gate.ended(5) == []
     assert gate.ended(1) == [3]
@@ -180,7 +180,7 @@ def test_paused_until_the_rules_change() -> None:
 def test_jobs_at_work_count_for_a_younger_rule() -> None:
     gate = FilterGate()
     gate.set_rules([LIMIT], [(1, DELAY), (2, DELAY), (3, DELAY), (4, VERIFY)])
-    assert gate.at_work_under("limit") == [1, 2, 3]
+    assert gate.running_under("limit") == [1, 2, 3]
     assert not arrive(gate, 5)
     assert gate.ended(1) == []
     assert gate.ended(2) == [5]
@@ -238,7 +238,7 @@ def test_jobs_with_the_same_reason_go_one_after_the_other() -> None:
     assert arrive(gate, 6, ops=because("rate-limit:2:x"))
     held = gate.held(2)
     assert held is not None and (held.key, held.uuid) == ("rate-limit:1:x", "")
-    assert gate.at_work_under("rate-limit:1:x") == [1]
+    assert gate.running_under("rate-limit:1:x") == [1]
     assert gate.ended(4) == []
     assert gate.ended(1) == [2]
 
@@ -284,7 +284,7 @@ def test_another_priority_keeps_the_line() -> None:
     x = because("rate-limit:1:x")
     for job_id in (1, 2, 3):
         arrive(gate, job_id, ops=x)
-    assert gate.ended(1) == [2]  # released, and not at work yet
+    assert gate.ended(1) == [2]  # released, and not running yet
     gate.reprioritise(3, -5)
     assert gate.ended(2) == [3]
 
@@ -344,10 +344,10 @@ def test_many_limits_and_slow_workers(steps: Any, with_rule: bool) -> None:
             del ops[job_id]
             ready(gate.ended(job_id))
         for key, limit in {**limits, "limit": 2}.items():
-            assert gate.at_work_under(key) == sorted(job for job in at_work if key in under(job))
-            assert len(gate.at_work_under(key)) <= limit
+            assert gate.running_under(key) == sorted(job for job in at_work if key in under(job))
+            assert len(gate.running_under(key)) <= limit
         assert set(gate.held_ids()) == set(ops) - line - at_work
-        # Who is held waits for somebody who is at work, or who is about to be.
+        # A held job waits for one which is running, or which is about to be.
         for held in gate.held_ids():
             verdict = gate.held(held)
             assert verdict is not None
@@ -393,7 +393,7 @@ def test_never_above_the_limit_and_nobody_forgotten(steps: Any, limit: int) -> N
         assert len(at_work) <= limit
         assert not held or len(at_work) == limit
         assert gate.held_ids() == sorted(held)
-        assert gate.at_work_under("r") == sorted(at_work)
+        assert gate.running_under("r") == sorted(at_work)
 
 
 def test_a_rule_of_the_configuration_survives_its_file() -> None:

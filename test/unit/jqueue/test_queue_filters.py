@@ -58,7 +58,7 @@ def test_a_new_rule_rejects_what_is_in_line(lab: Lab) -> None:
     # The worker has not come to it, and will not.
     assert lab.wait(second) == "canceled"
     gate.set()
-    # What is at work is not touched, not even a part that has not begun.
+    # What is running is not touched, not even a part that has not begun.
     assert lab.wait(first) == "success"
 
 
@@ -171,7 +171,7 @@ def test_many_jobs_through_a_narrow_limit(lab: Lab) -> None:
 
 
 def test_jobs_are_limited_by_their_reasons(lab: Lab) -> None:
-    """At most two of six are at work, and a job without the reason is not kept back."""
+    """At most two of six are running, and a job without the reason is not kept back."""
     gate = lab.gate("g")
     trail = [["gnt:user", "rate-limit:2:nightly", 1]]
     ids = [lab.queue.submit([op("g", reason=trail)]) for _ in range(6)]

@@ -212,7 +212,7 @@ def test_a_node_does_not_answer(lab: Lab, by_other: bool) -> None:
 
 
 def test_a_node_which_did_not_vote_is_not_asked_at_the_start(lab: Lab) -> None:
-    """The vote has waited for it in vain; it may be at work all the same."""
+    """The vote has waited for it in vain; it may work all the same."""
     locks = OrphanedWorkLocks(
         lab.master.config,  # type: ignore[arg-type]
         lab.master.locks,

@@ -13,34 +13,34 @@ from ganeti import errors
 from ganeti.constants import node_watchdog as const
 from ganeti.master import watchdog_records
 from ganeti.objects import WatchdogPromise, updated
-from ganeti.objects.transfer import WatchdogSight
+from ganeti.objects.transfer import WatchdogStatus
 
 TOKEN = "12345678-1234-1234-1234-123456789012"
 NODE2 = uuid_of("node2")
-ARMED = WatchdogSight(state=const.ARMED, token=TOKEN, timeout_s=10, promised=TOKEN)
+ARMED = WatchdogStatus(state=const.ARMED, token=TOKEN, timeout_s=10, promised=TOKEN)
 KEPT = WatchdogPromise(token=TOKEN, timeout_s=10)
 LEFT = dataclasses.replace(KEPT, left_at=5.0)
 
 
-def made(sight: WatchdogSight, known: WatchdogPromise | None = None) -> Master:
+def made(status: WatchdogStatus, known: WatchdogPromise | None = None) -> Master:
     """A master whose second node says that, and the others nothing."""
     master = Master(cluster_of(3))
     cluster = dataclasses.replace(master.config.cluster(), node_watchdog=10)
     commit(master.config).update_cluster(cluster)
     if known is not None:
         commit(master.config).update_node(updated(master.config.node(NODE2), watchdog=known))
-    quiet = WatchdogSight(state=const.NONE)
+    quiet = WatchdogStatus(state=const.NONE)
 
-    def answer(node: str, _args: dict[str, Any]) -> WatchdogSight:
-        return sight if node == "node2.example.com" else quiet
+    def answer(node: str, _args: dict[str, Any]) -> WatchdogStatus:
+        return status if node == "node2.example.com" else quiet
 
-    master.rpc.answers["watchdog_sight"] = answer
+    master.rpc.answers["watchdog_status"] = answer
     master.rpc.answers["watchdog_release"] = None
     return master
 
 
 def look(master: Master, busy: tuple[str, ...] = ()) -> WatchdogPromise | None:
-    watchdog_records.look(master.config, master.rpc, busy)  # type: ignore[arg-type]
+    watchdog_records.poll(master.config, master.rpc, busy)  # type: ignore[arg-type]
     return master.config.node(NODE2).watchdog
 
 
@@ -85,20 +85,20 @@ def test_without_a_majority_nobody_is_released(monkeypatch: pytest.MonkeyPatch) 
 def test_a_restarting_daemon_keeps_its_record_and_a_lost_promise_does_not(
     promised: str, record: WatchdogPromise
 ) -> None:
-    sight = WatchdogSight(state=const.NONE, text="it does not run", promised=promised)
-    assert look(made(sight, KEPT)) == record
+    status = WatchdogStatus(state=const.NONE, text="it does not run", promised=promised)
+    assert look(made(status, KEPT)) == record
 
 
 def test_a_node_which_answers_is_not_left_behind_any_more() -> None:
     assert look(made(ARMED, LEFT)) == KEPT
-    # Except while its failover is at work.
+    # Except while its failover is running.
     assert look(made(ARMED, LEFT), (NODE2,)) == LEFT
 
 
 def test_a_node_which_does_not_answer_keeps_its_record() -> None:
     master = made(ARMED, LEFT)
-    master.rpc.errors["watchdog_sight", "node2.example.com"] = errors.NodeUnreachable(
-        "node2.example.com", "watchdog_sight", "no route to host"
+    master.rpc.errors["watchdog_status", "node2.example.com"] = errors.NodeUnreachable(
+        "node2.example.com", "watchdog_status", "no route to host"
     )
     assert look(master) == LEFT
 
@@ -108,4 +108,4 @@ def test_switched_off_nobody_is_asked() -> None:
     cluster = dataclasses.replace(master.config.cluster(), node_watchdog=None)
     commit(master.config).update_cluster(cluster)
     assert look(master) is None
-    assert master.rpc.of("watchdog_sight") == []
+    assert master.rpc.of("watchdog_status") == []

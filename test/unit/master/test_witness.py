@@ -128,14 +128,14 @@ def test_it_is_informed_and_the_own_node_is_looked_at_again(lab: Lab) -> None:
 def test_without_an_answer_there_is_a_reason(lab: Lab) -> None:
     lab.witness.failure = WitnessError("no answer")
     assert lab.master.record(9) == "no answer"
-    assert lab.master.look() == "no answer"
+    assert lab.master.poll() == "no answer"
     assert lab.newer_than == []
 
 
 def test_a_higher_epoch_ends_the_master(lab: Lab) -> None:
     lab.witness.failure = HigherEpoch(Epoch(5, "uuid-2"), SECOND)
     lab.master.record_config(lab.data)
-    lab.master.look()
+    lab.master.poll()
     assert lab.newer_than == ["the witness 5 uuid-2"] * 2
 
 
@@ -151,14 +151,14 @@ def test_the_document_is_made_again_only_when_the_partner_agrees(
         dataclasses.replace(good, last_job=6),
     ):
         lab.vote = vote
-        lab.master.look()
+        lab.master.poll()
     lab.vote = good
     lab.behind = {node.uuid: frozenset() for node in lab.data.nodes.values()}
-    lab.master.look()
+    lab.master.poll()
     assert [name for name, _ in lab.witness.calls] == ["record"] * 5
     lab.behind = {}
     lab.witness.lost = True
-    assert lab.master.look(touch=True) == ""
+    assert lab.master.poll(touch=True) == ""
     assert lab.witness.calls[-1] == ("renew", {"touch": True})
     assert "written again" in caplog.text
 
@@ -173,10 +173,10 @@ def test_it_counts_for_two_candidates_only(lab: Lab) -> None:
     assert lab.master.needed()
     lab.data = lab.with_witness(cluster_of(3))
     assert not lab.master.needed()
-    assert lab.master.look() is None
+    assert lab.master.poll() is None
     lab.data = cluster_of(2)
     assert not lab.master.needed()
-    assert lab.master.look() is None
+    assert lab.master.poll() is None
     assert lab.master.record(9) == "the cluster has no witness"
 
 

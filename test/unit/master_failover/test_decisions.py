@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ganeti.constants import failover as const
 from ganeti.master_failover import decisions
 from ganeti.master_failover.decisions import OwnMaster, View, decide, decide_restart, objection
-from ganeti.objects.transfer import MasterSight
+from ganeti.objects.transfer import MasterStatus
 
 MASTER, ME, THIRD, FOURTH, FIFTH = NODES = [f"node{number}" for number in range(1, 6)]
 
@@ -127,7 +127,7 @@ def test_never_before_the_limit(
 # -- what the others see ---------------------------------------------------------------------------
 
 
-def sight(**changes: object) -> MasterSight:
+def status(**changes: object) -> MasterStatus:
     values: dict[str, object] = {
         "master": MASTER,
         "epoch": "3 uuid",
@@ -137,50 +137,55 @@ def sight(**changes: object) -> MasterSight:
         "state": const.UNREACHABLE,
         "seen_s": 6.0,
     }
-    return MasterSight(**{**values, **changes})  # type: ignore[arg-type]
+    return MasterStatus(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def ask(sights: dict[str, MasterSight], candidates: list[str] = NODES) -> str | None:
-    return objection(MASTER, candidates, sights, limit_s=5, known=(3, "uuid"), wall_s=1000.0)
+def ask(statuses: dict[str, MasterStatus], candidates: list[str] = NODES) -> str | None:
+    return objection(MASTER, candidates, statuses, limit_s=5, known=(3, "uuid"), wall_s=1000.0)
 
 
 def test_nobody_sees_the_master() -> None:
-    assert ask({name: sight() for name in NODES[1:]}) is None
+    assert ask({name: status() for name in NODES[1:]}) is None
 
 
 def test_the_master_can_still_commit() -> None:
     """Only this node's connection to it is broken."""
-    sights = {ME: sight(), THIRD: sight(seen_s=0.5), FOURTH: sight(seen_s=0.5), FIFTH: sight()}
-    assert "node3" in (ask(sights) or "")
-    assert "can still commit" in (ask(sights) or "")
+    statuses = {
+        ME: status(),
+        THIRD: status(seen_s=0.5),
+        FOURTH: status(seen_s=0.5),
+        FIFTH: status(),
+    }
+    assert "node3" in (ask(statuses) or "")
+    assert "can still commit" in (ask(statuses) or "")
 
 
 def test_too_few_see_the_master() -> None:
     """With one other candidate of five it can commit nothing, so it is of no use."""
-    sights = {ME: sight(), THIRD: sight(seen_s=0.5), FOURTH: sight(), FIFTH: sight()}
-    assert ask(sights) is None
+    statuses = {ME: status(), THIRD: status(seen_s=0.5), FOURTH: status(), FIFTH: status()}
+    assert ask(statuses) is None
 
 
 def test_who_watches_another_master_does_not_count() -> None:
-    sights = {
-        ME: sight(),
-        THIRD: sight(seen_s=0.5, watched=FIFTH),
-        FOURTH: sight(seen_s=0.5, watched=""),
+    statuses = {
+        ME: status(),
+        THIRD: status(seen_s=0.5, watched=FIFTH),
+        FOURTH: status(seen_s=0.5, watched=""),
     }
-    assert ask(sights) is None
+    assert ask(statuses) is None
 
 
 def test_a_pause_holds() -> None:
-    assert "paused" in (ask({ME: sight(), THIRD: sight(paused_until=1001.0)}) or "")
-    assert ask({ME: sight(), THIRD: sight(paused_until=999.0)}) is None
+    assert "paused" in (ask({ME: status(), THIRD: status(paused_until=1001.0)}) or "")
+    assert ask({ME: status(), THIRD: status(paused_until=999.0)}) is None
 
 
 def test_another_candidate_was_faster() -> None:
-    assert "just asked" in (ask({ME: sight(), THIRD: sight(epoch="4 other")}) or "")
+    assert "just asked" in (ask({ME: status(), THIRD: status(epoch="4 other")}) or "")
 
 
 def test_a_damaged_epoch_is_no_objection() -> None:
-    assert ask({ME: sight(), THIRD: sight(epoch="x")}) is None
+    assert ask({ME: status(), THIRD: status(epoch="x")}) is None
 
 
 # -- this daemon itself, and the master's own node -------------------------------------------------

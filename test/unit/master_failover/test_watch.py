@@ -14,13 +14,13 @@ from ganeti.config import ssconf
 from ganeti.constants import failover as const
 from ganeti.master_failover.child import FAILOVER, RELEASE_ADDRESS, RESTART, Task, TaskResult
 from ganeti.master_failover.watch import IDLE_S, Facts, Watch, read_facts
-from ganeti.objects.transfer import MasterSight
+from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import failover_report, master_epoch, paths
 from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc import Result
 
 MASTER, ME, THIRD = NODES = ("node1", "node2", "node3")
-SIGHT = MasterSight(
+STATUS = MasterStatus(
     master=MASTER, epoch="3 uuid-1", daemon=const.SERVING, watching=True, watched=MASTER
 )
 
@@ -49,7 +49,7 @@ class Lab:
     def __init__(self) -> None:
         self.now = 1000.0
         self.facts = Facts(5, ME, MASTER, NODES, {name: f"10.0.0.{name[-1]}" for name in NODES})
-        self.answers: dict[str, MasterSight | errors.RpcError] = dict.fromkeys(NODES, SIGHT)
+        self.answers: dict[str, MasterStatus | errors.RpcError] = dict.fromkeys(NODES, STATUS)
         self.started: list[str] = []
         self.child: FakeChild | None = None
         self.trusted = 0
@@ -95,17 +95,17 @@ class Lab:
 
     # -- what tests do ---------------------------------------------------------------------------
 
-    def look(self, seconds: float = 0.0) -> str:
+    def poll(self, seconds: float = 0.0) -> str:
         """Let time pass in small steps, and look; returns the text of the report."""
         end = self.now + seconds
         while True:
-            self.watch.look()
+            self.watch.poll()
             if self.now >= end:
                 return failover_report.read().text
             self.now += 0.5
 
     def cut(self, name: str = MASTER) -> None:
-        self.answers[name] = errors.NodeUnreachable(name, "master_sight", "no route to host")
+        self.answers[name] = errors.NodeUnreachable(name, "master_status", "no route to host")
 
     def child_ends(self, success: bool, text: str = "") -> None:
         assert self.child is not None
@@ -123,63 +123,63 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 def test_a_lost_master_is_replaced_after_the_limit(lab: Lab) -> None:
-    assert lab.look() == "the master serves"
+    assert lab.poll() == "the master serves"
     lab.cut()
-    assert "if that lasts" in lab.look(4.5)
+    assert "if that lasts" in lab.poll(4.5)
     assert lab.started == []
-    lab.look(1.0)
+    lab.poll(1.0)
     assert lab.started == [FAILOVER]
-    # While the child is at work, nothing else is begun.
-    assert "taking the role" in lab.look(30.0)
+    # While the child is running, nothing else is begun.
+    assert "taking the role" in lab.poll(30.0)
     assert lab.started == [FAILOVER]
 
 
 def test_the_last_question_ends_when_the_limit_is_over(lab: Lab) -> None:
     """A node which is switched off answers no question before its whole time is over."""
-    lab.look()
+    lab.poll()
     lab.cut()
-    lab.look(4.5)
+    lab.poll(4.5)
     lab.limits.clear()
-    lab.look()
+    lab.poll()
     assert lab.limits == [pytest.approx(0.5)]
-    lab.answers[MASTER] = SIGHT
-    lab.look()
+    lab.answers[MASTER] = STATUS
+    lab.poll()
     lab.limits.clear()
-    lab.look()
+    lab.poll()
     assert lab.limits == [1.0]
 
 
 def test_one_late_answer_is_no_lost_master(lab: Lab) -> None:
     """The master daemon has died and is started again, which takes longer than the limit."""
-    lab.look()
-    lab.answers[MASTER] = dataclasses.replace(SIGHT, daemon=const.DEAD)
-    lab.look(20.0)
+    lab.poll()
+    lab.answers[MASTER] = dataclasses.replace(STATUS, daemon=const.DEAD)
+    lab.poll(20.0)
     lab.cut()
-    lab.look(4.5)
+    lab.poll(4.5)
     assert lab.started == []
-    lab.answers[MASTER] = dataclasses.replace(SIGHT, daemon=const.DEAD)
-    lab.look(2.0)
+    lab.answers[MASTER] = dataclasses.replace(STATUS, daemon=const.DEAD)
+    lab.poll(2.0)
     lab.cut()
-    lab.look(4.5)
+    lab.poll(4.5)
     assert lab.started == []
-    lab.look(1.0)
+    lab.poll(1.0)
     assert lab.started == [FAILOVER]
 
 
 def test_a_node_with_the_address_of_the_lost_master_is_not_the_master(lab: Lab) -> None:
     """Its answer, that it serves, would keep the role where no master is."""
-    lab.look()
-    lab.answers[MASTER] = errors.NodeKeyMismatch(MASTER, "master_sight", "it shows another key")
-    lab.look(5.5)
+    lab.poll()
+    lab.answers[MASTER] = errors.NodeKeyMismatch(MASTER, "master_status", "it shows another key")
+    lab.poll(5.5)
     assert lab.started == [FAILOVER]
 
 
 def test_the_keys_of_nodes_are_expected_when_they_change(lab: Lab) -> None:
     keys = {"10.0.0.1": ("A",), "10.0.0.2": ()}
     lab.facts = lab.facts._replace(keys=keys)
-    lab.look(2.0)
+    lab.poll(2.0)
     lab.facts = lab.facts._replace(keys={**keys, "10.0.0.1": ("A", "B")})
-    lab.look(2.0)
+    lab.poll(2.0)
     assert lab.expected == [keys, {**keys, "10.0.0.1": ("A", "B")}]
 
 
@@ -199,70 +199,70 @@ def test_facts_have_the_keys_of_nodes(lab: Lab) -> None:
 
 
 def test_what_was_done_is_reported(lab: Lab) -> None:
-    lab.look()
+    lab.poll()
     lab.cut()
-    lab.look(6.0)
+    lab.poll(6.0)
     lab.child_ends(False, "only 1 of 3 nodes answer, 2 have to")
-    lab.look()
+    lab.poll()
     assert "only 1 of 3 nodes answer" in failover_report.read().acted
-    lab.look(6.0)
+    lab.poll(6.0)
     assert lab.started == [FAILOVER, FAILOVER]
 
 
 def test_the_second_candidate_leaves_the_first_one_time(lab: Lab) -> None:
     lab.facts = lab.facts._replace(me=THIRD)
-    lab.look()
+    lab.poll()
     lab.cut()
-    lab.look(7.5)
+    lab.poll(7.5)
     assert lab.started == []
     master_epoch.claim(Epoch(4, "uuid-2"))
-    lab.look(7.5)
+    lab.poll(7.5)
     assert lab.started == [], "the first candidate has just asked"
-    lab.look(2.0)
+    lab.poll(2.0)
     assert lab.started == [FAILOVER], "it did not get the role"
 
 
 def test_others_see_the_master(lab: Lab) -> None:
-    lab.look()
+    lab.poll()
     lab.cut()
-    lab.answers[THIRD] = dataclasses.replace(SIGHT, seen_s=0.2)
-    assert "can still commit" in lab.look(60.0)
+    lab.answers[THIRD] = dataclasses.replace(STATUS, seen_s=0.2)
+    assert "can still commit" in lab.poll(60.0)
     assert lab.started == []
 
 
 def test_the_own_node_daemon_is_needed(lab: Lab) -> None:
-    lab.look()
+    lab.poll()
     lab.cut()
     lab.cut(ME)
-    assert "node daemon of this node" in lab.look(20.0)
+    assert "node daemon of this node" in lab.poll(20.0)
     assert lab.started == []
 
 
 def test_an_error_of_the_node_daemon_is_no_absence(lab: Lab) -> None:
-    lab.look()
-    lab.answers[MASTER] = errors.NodeCallFailed(MASTER, "master_sight", "disk is full")
-    assert "disk is full" in lab.look(50.0)
+    lab.poll()
+    lab.answers[MASTER] = errors.NodeCallFailed(MASTER, "master_status", "disk is full")
+    assert "disk is full" in lab.poll(50.0)
     assert lab.started == []
-    lab.look(11.0)
+    lab.poll(11.0)
     assert lab.started == [FAILOVER]
 
 
 def test_a_pause_of_this_daemon_is_no_absence(lab: Lab) -> None:
-    lab.look()
+    lab.poll()
     lab.cut()
     lab.now += 3600
-    lab.look(4.5)
+    lab.poll(4.5)
     assert lab.started == []
-    lab.look(1.0)
+    lab.poll(1.0)
     assert lab.started == [FAILOVER]
 
 
 def test_nothing_is_watched_without_a_reason(lab: Lab) -> None:
     lab.facts = lab.facts._replace(limit_s=0)
-    assert lab.watch.look() == IDLE_S
+    assert lab.watch.poll() == IDLE_S
     assert failover_report.read().text == "automatic failover is off"
     lab.facts = lab.facts._replace(limit_s=5, candidates=(MASTER, THIRD))
-    assert lab.watch.look() == IDLE_S
+    assert lab.watch.poll() == IDLE_S
     assert "not a master candidate" in failover_report.read().text
 
 
@@ -271,51 +271,51 @@ def test_files_which_cannot_be_read_end_nothing(lab: Lab) -> None:
         raise errors.ConfigurationError("ssconf is missing")
 
     lab.watch._facts = broken
-    assert lab.watch.look() == IDLE_S
+    assert lab.watch.poll() == IDLE_S
     assert "ssconf is missing" in failover_report.read().text
 
 
 def test_the_dead_daemon_of_the_own_node_is_started(lab: Lab) -> None:
     lab.facts = lab.facts._replace(me=MASTER)
-    lab.look()
+    lab.poll()
     assert lab.started == [RESTART]
     lab.child_ends(False, "no quorum")
-    lab.look(4.0)
+    lab.poll(4.0)
     assert lab.started == [RESTART]
-    lab.look(2.0)
+    lab.poll(2.0)
     assert lab.started == [RESTART, RESTART]
 
 
 def test_a_master_which_was_replaced_is_not_started_again_and_again(lab: Lab) -> None:
     """A node which was marked offline is not informed that another node is the master."""
     lab.facts = lab.facts._replace(me=MASTER)
-    lab.look()
+    lab.poll()
     lab.child_ends(False, "another node is the master")
     for name in (ME, THIRD):
-        lab.answers[name] = dataclasses.replace(SIGHT, master=ME, epoch="4 uuid-2", watched=ME)
-    text = lab.look(600.0)
+        lab.answers[name] = dataclasses.replace(STATUS, master=ME, epoch="4 uuid-2", watched=ME)
+    text = lab.poll(600.0)
     assert lab.started == [RESTART]
     assert "node2 is the master now (epoch 4" in text
     assert "gnt-node modify --offline=no node1" in text
     # When the other master has gone again, this one is started as before.
-    lab.answers[ME] = lab.answers[THIRD] = SIGHT
-    lab.look(61.0)
+    lab.answers[ME] = lab.answers[THIRD] = STATUS
+    lab.poll(61.0)
     assert lab.started == [RESTART, RESTART]
 
 
 def test_a_daemon_stopped_on_purpose_is_not_started(lab: Lab) -> None:
     Path(paths.current().master_stopped_file).touch()
     lab.facts = lab.facts._replace(me=MASTER)
-    assert "on purpose" in lab.look(100.0)
+    assert "on purpose" in lab.poll(100.0)
     assert lab.started == []
 
 
 def test_a_former_master_gives_the_address_up(lab: Lab) -> None:
     Path(paths.current().master_stopped_file).touch()
     lab.facts = lab.facts._replace(me=MASTER)
-    lab.look()
+    lab.poll()
     lab.facts = lab.facts._replace(master=ME)
-    lab.look()
+    lab.poll()
     assert lab.started == [RELEASE_ADDRESS]
 
 
@@ -323,17 +323,17 @@ def test_new_certificates_are_used(lab: Lab) -> None:
     here = paths.current()
     for path in (here.noded_cert_file, here.noded_client_cert_file):
         Path(path).touch()
-    lab.look()
+    lab.poll()
     assert lab.trusted == 0
     os.utime(here.noded_client_cert_file, (1, 1))
-    lab.look()
+    lab.poll()
     assert lab.trusted == 1
 
 
 def test_the_end_of_the_daemon_ends_its_child(lab: Lab) -> None:
-    lab.look()
+    lab.poll()
     lab.cut()
-    lab.look(6.0)
+    lab.poll(6.0)
     lab.watch.close()
     assert lab.child is not None
     assert lab.child.killed

@@ -11,7 +11,7 @@ from fakes.http_lab import HttpLab
 from fakes.rest_client import Rest
 from fakes.rest_master import FakeMaster
 from ganeti.rapi.application import RestApplication
-from ganeti.rapi.demand import LOOK_S, Demand
+from ganeti.rapi.demand import POLL_S, Demand
 from ganeti.rapi.users import Users
 
 
@@ -27,7 +27,7 @@ class Choice:
         self.path.unlink(missing_ok=True)
         if text is not None:
             self.path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        self.now += LOOK_S + 0.1
+        self.now += POLL_S + 0.1
         return bool(self.demand)
 
 
@@ -54,7 +54,7 @@ def test_it_is_not_read_for_each_request(choice: Choice) -> None:
     assert not choice.demand
     choice.path.write_text("True\n")
     assert not choice.demand
-    choice.now += LOOK_S + 0.1
+    choice.now += POLL_S + 0.1
     assert choice.demand
 
 

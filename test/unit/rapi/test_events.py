@@ -194,7 +194,7 @@ def test_a_master_that_goes_and_comes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_guests_are_looked_at_while_somebody_wants_to_know() -> None:
     async def body() -> None:
         master = EventMaster()
-        hub = Hub(master, heartbeat_s=0.01, look_s=0.01)
+        hub = Hub(master, heartbeat_s=0.01, poll_s=0.01)
         jobs = await follow(hub, None, "job")
         await step(jobs)
         await step(jobs)

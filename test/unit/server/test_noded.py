@@ -183,7 +183,7 @@ def test_killed_daemon_leaves_nothing_in_the_way(own_lab):
     thread.start()
     log = own_lab.log("node1.example.com")
     process = own_lab.processes.pop("node1.example.com")
-    # Whether the call is at work already or not, the daemon can be started again at once.
+    # Whether the call is running already or not, the daemon can be started again at once.
     process.send_signal(signal.SIGKILL)
     process.wait(60)
     own_lab.start("node1.example.com")
@@ -359,7 +359,7 @@ def test_a_second_job_is_refused_while_the_first_one_works(own_lab, tmp_path):
     try:
         refused = stop(job(13), web).failure
         assert isinstance(refused, errors.NodeCallFailed)
-        assert "job 12 is at work on this instance or disk: script 'create' of the OS" in str(
+        assert "job 12 is running on this instance or disk: script 'create' of the OS" in str(
             refused
         )
         assert stop(job(13), db).failure is None
@@ -368,7 +368,7 @@ def test_a_second_job_is_refused_while_the_first_one_works(own_lab, tmp_path):
         assert "the answer about the script 'create' of the OS was lost" in lines[0]
         # A process of the job which goes on after a restart of its master may call again.
         assert stop(job(12, epoch=4), web).failure is None
-        assert "job 12 is at work" in str(stop(job(12, epoch=5, owner="b"), web).failure)
+        assert "job 12 is running" in str(stop(job(12, epoch=5, owner="b"), web).failure)
         # The node obeys the new master now, so the old one does not wait for it any more.
         (work,) = job(14, epoch=5, owner="b").call(calls.NODE_WORK, ONE, revoke=[]).payload()
         assert (work.job, work.epoch, work.instances) == (12, "3 a", (web.uuid,))

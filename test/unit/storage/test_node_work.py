@@ -108,7 +108,7 @@ def test_another_job_is_refused_and_the_work_is_named(call: Any, here: paths.Pat
     with pytest.raises(node_work.WorkInProgressError) as refused, node_work.Serving(work(13)):
         pytest.fail("both worked")
     text = str(refused.value)
-    assert "job 12 is at work on this instance or disk: script 'create' of the OS" in text
+    assert "job 12 is running on this instance or disk: script 'create' of the OS" in text
     assert f"kill {child.pid}" in text
     # The refused call leaves nothing behind.
     assert [one.job for one in node_work.at_work()] == [12]
@@ -168,7 +168,7 @@ def test_a_transfer_can_be_named() -> None:
     with node_work.Serving(work()):
         node_work.started_transfer("export-web-1")
         assert [one.transfer for one in node_work.at_work()] == ["export-web-1"]
-    node_work.started_transfer("nobody is at work")
+    node_work.started_transfer("nothing is running")
 
 
 def test_a_revoked_call_is_refused_when_it_arrives() -> None:

@@ -86,9 +86,9 @@ class Node:
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while self.now < end:
-            self.feeder.look()
+            self.feeder.poll()
             self.now += 0.5
-        self.feeder.look()
+        self.feeder.poll()
 
     @property
     def device(self) -> FakeDevice:

@@ -113,7 +113,7 @@ def test_never_two_at_once(
         lock.acquire()
         assert command.main(["--dry-run"]) == 0
     assert parts == []
-    assert "another watcher is at work" in capsys.readouterr().err
+    assert "another watcher is running" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_group_by_its_name(
     with FileLock(here.watcher_group_lock_file(GROUP)) as lock:
         lock.acquire()
         assert command.main(["--node-group", "default"]) == 0
-    assert "another watcher is at work" in Path(here.log_watcher_file).read_text("ascii")
+    assert "another watcher is running" in Path(here.log_watcher_file).read_text("ascii")
 
 
 def test_a_dry_run_says_why_nothing_would_be_done(

@@ -101,7 +101,7 @@ def test_a_job_of_somebody_else_keeps_the_watcher_away(
     with caplog.at_level(logging.INFO):
         run(client, verify_disks=False)
     assert len(master.jobs) == 1
-    assert f"job {job_id} is at work" in caplog.text
+    assert f"job {job_id} is running" in caplog.text
 
 
 def test_odd_opcodes_in_the_queue_stop_nothing(master: FakeMaster, client: Client) -> None:

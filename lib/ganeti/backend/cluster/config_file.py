@@ -36,7 +36,7 @@ _LAST_SERIAL = re.compile(rb'[,{]\s*"serial_no":\s*([0-9]{1,15})\s*\}\s*\Z')
 _TAIL_BYTES = 4096
 
 
-#: Seconds between two looks whether the journal is to be folded in.
+#: Seconds between two checks whether the journal is to be folded in.
 FOLD_EVERY_S = 1.0
 # The journal is folded in so many seconds after the last change, or after the first one, or above
 # this size.

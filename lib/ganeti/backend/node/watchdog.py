@@ -6,13 +6,13 @@ Both calls are answered by a process which stays, because the master asks every 
 from __future__ import annotations
 
 from ganeti.backend.registry import serves
-from ganeti.objects.transfer import WatchdogSight
+from ganeti.objects.transfer import WatchdogStatus
 from ganeti.platform import watchdog_files
 from ganeti.wire import calls
 
 
-@serves(calls.WATCHDOG_SIGHT)
-def sight() -> WatchdogSight:
+@serves(calls.WATCHDOG_STATUS)
+def status() -> WatchdogStatus:
     """Return the report of ``ganeti-watchdogd``, and the promise of this node.
 
     :raises ConfigurationError: the stored promise is damaged.
@@ -20,7 +20,7 @@ def sight() -> WatchdogSight:
     # The report first: it may not name a promise which is older than the stored one.
     report = watchdog_files.read_report()
     promise = watchdog_files.read_promise()
-    return WatchdogSight(
+    return WatchdogStatus(
         state=report.state,
         token=report.token,
         timeout_s=report.timeout_s,

@@ -10,7 +10,7 @@ from ganeti.wire import calls
 
 @serves(calls.NODE_WORK)
 def node_work(revoke: list[str]) -> list[NodeWork]:
-    """Revoke calls, then return what is at work.
+    """Revoke calls, then return what is running.
 
     In this order, so that a revoked call either is in the answer or is never carried out.
     """

@@ -142,7 +142,8 @@ def failover_status(values: Values, arguments: list[str]) -> int:
     else:
         terminal.out(f"The master is {found.master}. Its role does not move by itself.")
     until = max(
-        (one.sight.paused_until or 0.0 for one in found.nodes if one.sight is not None), default=0.0
+        (one.answer.paused_until or 0.0 for one in found.nodes if one.answer is not None),
+        default=0.0,
     )
     if until > time.time():
         terminal.out(f"The watcher is paused until {time.ctime(until)}, so the role stays there.")
@@ -155,8 +156,8 @@ def failover_status(values: Values, arguments: list[str]) -> int:
     if found.witness is not None:
         terminal.out(_witness_text(found.witness))
     for one in found.nodes:
-        if one.sight is not None and one.sight.acted:
-            terminal.out(f"{one.name} acted: {one.sight.acted}")
+        if one.answer is not None and one.answer.acted:
+            terminal.out(f"{one.name} acted: {one.answer.acted}")
     return failures.EXIT_SUCCESS
 
 
@@ -178,14 +179,14 @@ def _witness_text(found: WitnessStatus) -> str:
 
 def _status_row(one: NodeStatus, master: str) -> list[str]:
     candidate = "yes" if one.candidate else "no"
-    if one.sight is None:
+    if one.answer is None:
         return [one.name, candidate, "-", "-", "offline" if one.offline else one.failure]
-    sight = one.sight
-    text = sight.text
-    if sight.watched and sight.seen_s is not None:
-        text = f"{text} (seen serving {sight.seen_s:.0f} s ago)"
-    state = sight.daemon if one.name == master else sight.state or "-"
-    return [one.name, candidate, "watches" if sight.watching else "off", state, text]
+    answer = one.answer
+    text = answer.text
+    if answer.watched and answer.seen_s is not None:
+        text = f"{text} (seen serving {answer.seen_s:.0f} s ago)"
+    state = answer.daemon if one.name == master else answer.state or "-"
+    return [one.name, candidate, "watches" if answer.watching else "off", state, text]
 
 
 def _status_data(found: Status) -> dict[str, object]:
@@ -201,7 +202,7 @@ def _status_data(found: Status) -> dict[str, object]:
                 "master_candidate": one.candidate,
                 "offline": one.offline,
                 "failure": one.failure or None,
-                "sight": None if one.sight is None else codec.to_dict(one.sight),
+                "sight": None if one.answer is None else codec.to_dict(one.answer),
             }
             for one in found.nodes
         ],

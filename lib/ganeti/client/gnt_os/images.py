@@ -298,7 +298,7 @@ def _check(values: Values, names: list[str]) -> int:
         bad.extend(name for name, state in states.items() if state != image_copies.OK)
         return [f"{name} {state}" for name, state in states.items()]
 
-    code = _on_each(nodes, lambda node: image_copies.look(node, wanted), lines)
+    code = _on_each(nodes, lambda node: image_copies.inspect(node, wanted), lines)
     if bad:
         terminal.err(f"Send them again with: gnt-os images share {' '.join(sorted(set(bad)))}")
         return failures.EXIT_FAILURE

@@ -18,11 +18,11 @@ from ganeti.constants import node_watchdog as node_watchdog_c
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.jobstore.files import damaged_file
 from ganeti.objects import ConfigData, fill, hvparams
-from ganeti.objects.transfer import WatchdogSight
+from ganeti.objects.transfer import WatchdogStatus
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
 from ganeti.platform import paths
 from ganeti.utils import clock, x509
-from ganeti.wire.calls import MASTER_SIGHT, WATCHDOG_SIGHT, WITNESS_READ
+from ganeti.wire.calls import MASTER_STATUS, WATCHDOG_STATUS, WITNESS_READ
 
 
 @executes(OpClusterVerifyConfig)
@@ -69,7 +69,7 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
 
     def _witness(self, findings: Findings, service: WitnessCheck, data: ConfigData) -> None:
         """Report a witness which does not answer, cannot be written, or has an old document."""
-        problem = service.look(touch=True)
+        problem = service.poll(touch=True)
         if problem:
             findings.report("ECLUSTERCFG", "", f"the witness does not count: {problem}")
         elif problem is None:
@@ -101,7 +101,7 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         candidates = [
             node.uuid for node in data.nodes.values() if node.master_candidate and not node.offline
         ]
-        for answer in self.rpc.call_many(MASTER_SIGHT, candidates).values():
+        for answer in self.rpc.call_many(MASTER_STATUS, candidates).values():
             if answer.failure is None and not answer.data.watching:
                 findings.note(
                     f"ganeti-failoverd does not run on node {answer.node_name}, so that node does"
@@ -114,18 +114,18 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         for problem in watchdog_problems(data):
             findings.note(problem)
         online = [node.uuid for node in data.nodes.values() if not node.offline]
-        for uuid, answer in self.rpc.call_many(WATCHDOG_SIGHT, online).items():
+        for uuid, answer in self.rpc.call_many(WATCHDOG_STATUS, online).items():
             if answer.failure is not None:
                 continue
             node = data.nodes[uuid]
-            sight: WatchdogSight = answer.data
-            if sight.state != node_watchdog_c.ARMED:
+            status: WatchdogStatus = answer.data
+            if status.state != node_watchdog_c.ARMED:
                 findings.note(
                     f"the watchdog of node {node.name} is not armed"
-                    f"{f': {sight.text}' if sight.text else ''}"
+                    f"{f': {status.text}' if status.text else ''}"
                 )
             recorded = "" if node.watchdog is None else node.watchdog.token
-            if recorded and recorded != sight.promised:
+            if recorded and recorded != status.promised:
                 findings.report(
                     "ECLUSTERCFG",
                     "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganeti import ht
 from ganeti.constants import hooks, node_verify
-from ganeti.objects.transfer import MasterSight, NodeWork, WatchdogSight
+from ganeti.objects.transfer import MasterStatus, NodeWork, WatchdogStatus
 from ganeti.wire.calls.base import (
     ALL_HVPARAMS,
     COMPRESSED,
@@ -88,24 +88,24 @@ NODE_WORK = Call(
 
 # -- the master as this node sees it ---------------------------------------------------------------
 #: Ask what a node knows about the master daemon: whether that of its own serves, and what its
-#: ``ganeti-failoverd`` has seen. The candidates ask the master about once a second. -> MasterSight
-MASTER_SIGHT = Call(
-    "master_sight",
+#: ``ganeti-failoverd`` has seen. The candidates ask the master about once a second. -> MasterStatus
+MASTER_STATUS = Call(
+    "master_status",
     (),
-    ObjectResult(MasterSight),
+    ObjectResult(MasterStatus),
     timeout_s=3,
     many=True,
     offline_ok=True,
     any_epoch=True,
     keep=True,
-    connection_class="sight",
+    connection_class="status",
     probe=True,
 )
 
 # -- the hardware watchdog -------------------------------------------------------------------------
-#: Ask what the node says about its hardware watchdog. -> WatchdogSight
-WATCHDOG_SIGHT = Call(
-    "watchdog_sight", (), ObjectResult(WatchdogSight), timeout_s=4, many=True, keep=True
+#: Ask what the node says about its hardware watchdog. -> WatchdogStatus
+WATCHDOG_STATUS = Call(
+    "watchdog_status", (), ObjectResult(WatchdogStatus), timeout_s=4, many=True, keep=True
 )
 #: Release the node from a promise about its watchdog. ``token``: UUID of the promise.
 WATCHDOG_RELEASE = Call(

@@ -18,7 +18,7 @@ from ganeti.cli import jobs
 from ganeti.config.members import Members
 from ganeti.config.role import Ballot, Standing, judge
 from ganeti.config.witness import Document
-from ganeti.objects.transfer import MasterSight
+from ganeti.objects.transfer import MasterStatus
 from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc.voting import Votes
 
@@ -206,7 +206,7 @@ def test_watcher_words(gnt: Gnt, master: FakeMaster, words: str) -> None:
 
 # -- failover-status -------------------------------------------------------------------------------
 
-_SIGHT = MasterSight(
+_STATUS = MasterStatus(
     master="node1.example.com",
     epoch="3 u",
     daemon="dead",
@@ -225,7 +225,7 @@ def status(limit_s: int = 5) -> failover_status.Status:
         "node1.example.com",
         [
             failover_status.NodeStatus("node1.example.com", True, False, None, "no route to host"),
-            failover_status.NodeStatus("node2.example.com", True, False, _SIGHT),
+            failover_status.NodeStatus("node2.example.com", True, False, _STATUS),
             failover_status.NodeStatus("node3.example.com", False, True, None),
         ],
     )
@@ -251,12 +251,12 @@ def test_failover_status_of_a_cluster_without_it(gnt: Gnt, monkeypatch: pytest.M
 
 
 def test_failover_status_shows_a_pause(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
-    paused = dataclasses.replace(_SIGHT, paused_until=4e9)
+    paused = dataclasses.replace(_STATUS, paused_until=4e9)
     found = status()
-    found.nodes[1] = found.nodes[1]._replace(sight=paused)
+    found.nodes[1] = found.nodes[1]._replace(answer=paused)
     monkeypatch.setattr(failover_status, "ask", lambda: found)
     assert "The watcher is paused until" in gnt("cluster failover-status").out
-    found.nodes[1] = found.nodes[1]._replace(sight=dataclasses.replace(_SIGHT, paused_until=1e9))
+    found.nodes[1] = found.nodes[1]._replace(answer=dataclasses.replace(_STATUS, paused_until=1e9))
     assert "paused" not in gnt("cluster failover-status").out
 
 

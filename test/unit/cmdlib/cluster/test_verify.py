@@ -11,7 +11,7 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import WatchdogPromise
-from ganeti.objects.transfer import MasterSight, WatchdogSight
+from ganeti.objects.transfer import MasterStatus, WatchdogStatus
 from ganeti.opcodes.cluster import (
     OpClusterSetParams,
     OpClusterVerify,
@@ -476,10 +476,10 @@ def test_verify_says_when_the_role_cannot_move_by_itself(count):
     data = cluster_of(count)
     cluster = dataclasses.replace(data.cluster, auto_failover=5)
     master = Master(dataclasses.replace(data, cluster=cluster))
-    sight = MasterSight(master="node1", epoch="1 u", daemon="dead", watching=True)
-    asleep = dataclasses.replace(sight, watching=False)
-    master.rpc.answers["master_sight"] = lambda node, _args: (
-        asleep if node.startswith("node2.") else sight
+    status = MasterStatus(master="node1", epoch="1 u", daemon="dead", watching=True)
+    asleep = dataclasses.replace(status, watching=False)
+    master.rpc.answers["master_status"] = lambda node, _args: (
+        asleep if node.startswith("node2.") else status
     )
     master.run(OpClusterVerifyConfig())
     assert master.job.said("cannot move by itself") is (count == 2)
@@ -494,9 +494,9 @@ def test_verify_says_which_watchdogs_are_not_armed(count):
     data = cluster_of(count, node_changes={2: {"watchdog": WatchdogPromise(token=token)}})
     cluster = dataclasses.replace(data.cluster, node_watchdog=10)
     master = Master(dataclasses.replace(data, cluster=cluster))
-    armed = WatchdogSight(state="armed", token=token, timeout_s=10, promised=token)
-    lost = WatchdogSight(state="none", text="there is no watchdog /dev/watchdog")
-    master.rpc.answers["watchdog_sight"] = lambda node, _args: (
+    armed = WatchdogStatus(state="armed", token=token, timeout_s=10, promised=token)
+    lost = WatchdogStatus(state="none", text="there is no watchdog /dev/watchdog")
+    master.rpc.answers["watchdog_status"] = lambda node, _args: (
         lost if node.startswith("node2.") else armed
     )
     master.run(OpClusterVerifyConfig())
@@ -515,7 +515,7 @@ class Witness:
         self.problem = problem
         self.set_up_with = []
 
-    def look(self, *, touch=False):
+    def poll(self, *, touch=False):
         assert touch
         return self.problem
 

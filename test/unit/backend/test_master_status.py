@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti.backend.node import master_sight
+from ganeti.backend.node import master_status
 from ganeti.constants import failover as const
 from ganeti.platform import failover_report, master_epoch, paths
 from ganeti.platform.failover_report import Report
@@ -30,7 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Path
 
 
 def test_a_daemon_which_nobody_stopped_is_dead(here: paths.Paths) -> None:
-    found = master_sight.sight()
+    found = master_status.status()
     assert found.daemon == const.DEAD
     assert (found.master, found.epoch) == ("node1.example.com", "3 uuid-1")
     assert not found.watching
@@ -38,7 +38,7 @@ def test_a_daemon_which_nobody_stopped_is_dead(here: paths.Paths) -> None:
 
 def test_a_daemon_which_was_stopped(here: paths.Paths) -> None:
     Path(here.master_stopped_file).touch()
-    assert master_sight.sight().daemon == const.STOPPED
+    assert master_status.status().daemon == const.STOPPED
 
 
 def test_a_daemon_which_does_not_answer_is_mute(
@@ -46,11 +46,11 @@ def test_a_daemon_which_does_not_answer_is_mute(
 ) -> None:
     """It runs, so the file of an earlier stop does not count."""
     Path(here.master_stopped_file).touch()
-    monkeypatch.setattr(master_sight, "_ANSWER_S", 0.01)
+    monkeypatch.setattr(master_status, "_ANSWER_S", 0.01)
     running = PidFile(here.pid_file("ganeti-masterd"))
     running.acquire()
     try:
-        assert master_sight.daemon_state() == const.MUTE
+        assert master_status.daemon_state() == const.MUTE
     finally:
         running.release()
 
@@ -59,13 +59,13 @@ def test_a_report_counts_while_its_daemon_runs(here: paths.Paths) -> None:
     failover_report.write(
         Report("node1.example.com", const.SERVING, time.monotonic() - 7, "two\nlines", "yesterday")
     )
-    found = master_sight.sight()
+    found = master_status.status()
     assert (found.watched, found.state, found.seen_s, found.text) == ("", "", None, "")
     assert found.acted == "yesterday"
     running = PidFile(here.pid_file("ganeti-failoverd"))
     running.acquire()
     try:
-        found = master_sight.sight()
+        found = master_status.status()
     finally:
         running.release()
     assert (found.watched, found.state, found.text) == (
@@ -81,4 +81,4 @@ def test_a_damaged_report_and_pause_are_none(here: paths.Paths) -> None:
     Path(here.failover_report_file).write_text("watched node1\nseen_at soon\n\n")
     Path(here.watcher_pausefile).write_text("tomorrow\n")
     assert failover_report.read().seen_at is None
-    assert master_sight.sight().paused_until is None
+    assert master_status.status().paused_until is None

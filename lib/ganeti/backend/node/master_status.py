@@ -17,7 +17,7 @@ from ganeti.backend.registry import serves
 from ganeti.constants import failover as const
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.luxi.client import Client
-from ganeti.objects.transfer import MasterSight
+from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import failover_report, master_epoch, paths
 from ganeti.utils import filelock
 from ganeti.wire import calls
@@ -26,8 +26,8 @@ from ganeti.wire import calls
 _ANSWER_S = 1.5
 
 
-@serves(calls.MASTER_SIGHT)
-def sight() -> MasterSight:
+@serves(calls.MASTER_STATUS)
+def status() -> MasterStatus:
     """Describe the master daemon of this node, and the report of its failover daemon.
 
     :raises ConfigurationError: a file of this node is missing or damaged.
@@ -39,7 +39,7 @@ def sight() -> MasterSight:
         paused_until = watcher_pause()
     except errors.ParseError:
         paused_until = None
-    return MasterSight(
+    return MasterStatus(
         master=ssconf.read(ssconf_const.MASTER_NODE),
         epoch=str(master_epoch.read().epoch),
         daemon=daemon_state(),
