@@ -1,8 +1,7 @@
 """Checks which refuse an operation before anything is changed.
 
 A check raises :class:`~ganeti.errors.OpPrereqError` with the published error code; its text names
-the object. Functions which take a logical unit ask nodes or the configuration through it. A check
-which passed is noted for the output of a dry run.
+the object. A check which passed is noted for the output of a dry run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ from ganeti.wire.calls import (
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import Disk, FilledInstance, Instance, Node
+    from ganeti.rpc import RpcRunner
 
 ADMIN_UP = instance_c.ADMIN_UP
 ADMIN_DOWN = instance_c.ADMIN_DOWN
@@ -128,7 +129,7 @@ def require_vm_capable(node: Node) -> None:
     note(f"node {node.name} may run instances")
 
 
-def require_target(unit: AnyUnit, node: Node, hypervisor: str | None) -> None:
+def require_target(config: Config, node: Node, hypervisor: str | None) -> None:
     """Check that the node may receive an instance: online, not drained, ``vm_capable``.
 
     :param hypervisor: the hypervisor of the instance, which the group of the node must have; None
@@ -138,13 +139,13 @@ def require_target(unit: AnyUnit, node: Node, hypervisor: str | None) -> None:
     require_not_drained(node)
     require_vm_capable(node)
     if hypervisor is not None:
-        require_hypervisor(unit, node, hypervisor)
+        require_hypervisor(config, node, hypervisor)
 
 
-def require_hypervisor(unit: AnyUnit, node: Node, hypervisor: str) -> None:
+def require_hypervisor(config: Config, node: Node, hypervisor: str) -> None:
     """Check that the group of a node has a hypervisor."""
-    group = unit.config.group(node.group)
-    present = fill.group_hypervisors(unit.config.cluster(), group)
+    group = config.group(node.group)
+    present = fill.group_hypervisors(config.cluster(), group)
     if hypervisor not in present:
         raise errors.OpPrereqError(
             f"node {node.name} is in group {group.name}, whose nodes have no hypervisor"
@@ -174,12 +175,12 @@ def require_admin_state(instance: Instance, allowed: Collection[str], action: st
     note(f"instance {instance.name} is marked {instance.admin_state!r}")
 
 
-def disk_by_index(unit: AnyUnit, instance: Instance, index: int) -> Disk:
+def disk_by_index(config: Config, instance: Instance, index: int) -> Disk:
     """Find a disk of an instance by its number.
 
     :raises errors.OpPrereqError: there is no such disk.
     """
-    disks = unit.config.instance_disks(instance)
+    disks = config.instance_disks(instance)
     if not 0 <= index < len(disks):
         has = f"disks 0 to {len(disks) - 1}" if disks else "no disks"
         raise errors.OpPrereqError(
@@ -201,9 +202,9 @@ def require_not_forthcoming(instance: Instance, action: str) -> None:
         )
 
 
-def require_whole_disks(unit: AnyUnit, instance: Instance) -> None:
+def require_whole_disks(config: Config, instance: Instance) -> None:
     """Check that all disks of an instance exist completely, also after an interruption."""
-    for index, disk in enumerate(unit.config.instance_disks(instance)):
+    for index, disk in enumerate(config.instance_disks(instance)):
         if disk.forthcoming:
             raise errors.OpPrereqError(
                 f"disk {index} of instance {instance.name} was not created completely. Repeat"
@@ -239,7 +240,7 @@ def is_running(info: Mapping[str, Any]) -> bool:
 
 
 def facts_of_nodes(
-    unit: AnyUnit, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
+    rpc: RpcRunner, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Ask several nodes at once which facts a hypervisor reports: memory in MiB, CPUs, version.
 
@@ -247,7 +248,7 @@ def facts_of_nodes(
     :raises errors.OpPrereqError: a node does not know the hypervisor.
     :raises errors.RpcError: a node does not answer.
     """
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         NODE_INFO, node_uuids, storage_units=[], hv_specs=[[hypervisor, dict(hvparams)]]
     )
     found: dict[str, dict[str, Any]] = {}
@@ -263,18 +264,19 @@ def facts_of_nodes(
 
 
 def node_facts(
-    unit: AnyUnit, node_uuid: str, hypervisor: str, hvparams: Mapping[str, Any]
+    rpc: RpcRunner, node_uuid: str, hypervisor: str, hvparams: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Ask one node which facts a hypervisor reports: memory in MiB, CPUs, version.
 
     :raises errors.OpPrereqError: the node does not know the hypervisor.
     :raises errors.RpcError: the node does not answer.
     """
-    return facts_of_nodes(unit, [node_uuid], hypervisor, hvparams)[node_uuid]
+    return facts_of_nodes(rpc, [node_uuid], hypervisor, hvparams)[node_uuid]
 
 
 def require_free_memory(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     node_uuid: str,
     reason: str,
     needed_mib: int,
@@ -288,9 +290,9 @@ def require_free_memory(
     :param facts: what the hypervisor has just reported; None asks the node.
     :returns: the free memory in MiB.
     """
-    node_name = unit.config.node(node_uuid).name
+    node_name = config.node(node_uuid).name
     if facts is None:
-        facts = node_facts(unit, node_uuid, hypervisor, hvparams)
+        facts = node_facts(rpc, node_uuid, hypervisor, hvparams)
     free_mib = facts.get("memory_free")
     if not isinstance(free_mib, int):
         raise errors.OpPrereqError(
@@ -310,7 +312,9 @@ def require_free_memory(
     return free_mib
 
 
-def require_bridges(unit: AnyUnit, nicparams: Iterable[Mapping[str, Any]], node_uuid: str) -> None:
+def require_bridges(
+    config: Config, rpc: RpcRunner, nicparams: Iterable[Mapping[str, Any]], node_uuid: str
+) -> None:
     """Check that the node has the bridges of the given NICs.
 
     :param nicparams: the filled parameters of each NIC.
@@ -318,29 +322,31 @@ def require_bridges(unit: AnyUnit, nicparams: Iterable[Mapping[str, Any]], node_
     bridges = sorted({str(p["link"]) for p in nicparams if p.get("mode") == "bridged"})
     if not bridges:
         return
-    answer = unit.rpc.call(BRIDGES_EXIST, node_uuid, bridges=bridges)
+    answer = rpc.call(BRIDGES_EXIST, node_uuid, bridges=bridges)
     if isinstance(answer.failure, errors.NodeCallFailed):
-        node_name = unit.config.node(node_uuid).name
+        node_name = config.node(node_uuid).name
         raise errors.OpPrereqError(
             f"node {node_name} cannot attach NICs: {answer.failure.message}",
             errors.ECODE_ENVIRON,
         ) from answer.failure
     answer.payload()
-    note(f"node {unit.config.node(node_uuid).name} has {', '.join(bridges)}")
+    note(f"node {config.node(node_uuid).name} has {', '.join(bridges)}")
 
 
-def require_instance_bridges(unit: AnyUnit, instance: FilledInstance, node_uuid: str) -> None:
+def require_instance_bridges(
+    config: Config, rpc: RpcRunner, instance: FilledInstance, node_uuid: str
+) -> None:
     """Check that the node has the bridges of all NICs of an existing instance."""
-    require_bridges(unit, [nic.nicparams for nic in instance.nics], node_uuid)
+    require_bridges(config, rpc, [nic.nicparams for nic in instance.nics], node_uuid)
 
 
-def require_allowed_os(unit: AnyUnit, name: str) -> None:
+def require_allowed_os(config: Config, name: str) -> None:
     """Check that the OS is not blacklisted; a blacklist entry concerns all variants.
 
     Source: Ganeti design 2.2, *New OS states*.
     """
     base = name.partition("+")[0]
-    if base in unit.config.cluster().blacklisted_os:
+    if base in config.cluster().blacklisted_os:
         raise errors.OpPrereqError(
             f"OS {base} is blacklisted: it cannot be installed. Use 'gnt-os modify"
             f" --blacklisted=no {base}'.",
@@ -354,7 +360,8 @@ def os_checks(hypervisor: str | None) -> list[str]:
 
 
 def require_os(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     node_uuid: str,
     name: str,
     osparams: Mapping[str, Any],
@@ -367,8 +374,8 @@ def require_os(
     The node must have it in the given variant, the definition must support the hypervisor, and its
     script ``verify`` must accept the parameters.
     """
-    node_name = unit.config.node(node_uuid).name
-    answer = unit.rpc.call_many(
+    node_name = config.node(node_uuid).name
+    answer = rpc.call_many(
         OS_VALIDATE,
         [node_uuid],
         required=True,
@@ -387,7 +394,8 @@ def require_os(
 
 
 def require_hvparams_usable(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     node_uuids: Iterable[str],
     hypervisor: str,
     hvparams: Mapping[str, Any],
@@ -401,11 +409,11 @@ def require_hvparams_usable(
     """
     try:
         cluster_rules.require_pool(
-            hypervisor, hvparams, unit.config.cluster().uid_pool if uid_pool is None else uid_pool
+            hypervisor, hvparams, config.cluster().uid_pool if uid_pool is None else uid_pool
         )
     except errors.HypervisorError as err:
         raise errors.OpPrereqError(str(err), errors.ECODE_STATE) from err
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         HYPERVISOR_VALIDATE_PARAMS, list(node_uuids), hypervisor=hypervisor, hvparams=dict(hvparams)
     )
     for answer in answers.values():

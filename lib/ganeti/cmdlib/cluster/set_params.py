@@ -189,7 +189,12 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         for name, filled in asked:
             try:
                 prereq.require_hvparams_usable(
-                    self, self._capable(new, name), name, filled, uid_pool=new.uid_pool
+                    self.config,
+                    self.rpc,
+                    self._capable(new, name),
+                    name,
+                    filled,
+                    uid_pool=new.uid_pool,
                 )
             except errors.OpPrereqError as err:
                 self._object(str(err), err.ecode or errors.ECODE_INVAL)

@@ -208,7 +208,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             self._nplusone(findings, online, gathered)
         findings.section("Other notes")
         self._notes(findings, plan)
-        maintenance.notes(self, findings, plan.nodes, gathered.off)
+        maintenance.notes(self.config, findings, plan.nodes, gathered.off)
         findings.summary()
         # Their hooks could not be run either; one error for each of these nodes is enough.
         assert self.hooks is not None

@@ -195,13 +195,16 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
             self.hypervisor, parameters.hvparams_filled, [spec["name"] for spec in disk_specs]
         )
         prereq.require_hvparams_usable(
-            self, [node.uuid], self.hypervisor, parameters.hvparams_filled
+            self.config, self.rpc, [node.uuid], self.hypervisor, parameters.hvparams_filled
         )
         helper = planning.checked_installation(self, node, parameters, planned_nics)
-        prereq.require_bridges(self, [planned.filled for planned in planned_nics], node.uuid)
+        prereq.require_bridges(
+            self.config, self.rpc, [planned.filled for planned in planned_nics], node.uuid
+        )
         if op.start or helper is not None:
             prereq.require_free_memory(
-                self,
+                self.config,
+                self.rpc,
                 node.uuid,
                 f"creating instance {self.name}",
                 parameters.beparams_filled["maxmem"],

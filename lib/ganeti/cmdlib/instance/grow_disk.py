@@ -69,7 +69,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         assert self.instance is not None
         instance = self.instance
         prereq.require_not_forthcoming(instance, "grow a disk of")
-        disk = prereq.disk_by_index(self, instance, self.op.disk)
+        disk = prereq.disk_by_index(self.config, instance, self.op.disk)
         if disk.dev_type not in GROWABLE:
             raise errors.OpPrereqError(
                 f"disk {self.op.disk} of instance {instance.name} has template {disk.dev_type},"

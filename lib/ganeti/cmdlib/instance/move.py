@@ -91,16 +91,17 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                     errors.ECODE_STATE,
                 )
         prereq.require_online(source)
-        prereq.require_target(self, target, instance.hypervisor)
+        prereq.require_target(self.config, target, instance.hypervisor)
         location.require_not_elsewhere(self, instance, certain_to="move")
         snapshots.require_none(self, instance, "move")
         filled = self.config.filled(instance)
         facts = ratios.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
-        prereq.require_instance_bridges(self, filled, target.uuid)
+        prereq.require_instance_bridges(self.config, self.rpc, filled, target.uuid)
         up = instance.admin_state == prereq.ADMIN_UP
         if up:
             prereq.require_free_memory(
-                self,
+                self.config,
+                self.rpc,
                 target.uuid,
                 f"running instance {instance.name}",
                 filled.beparams["minmem"],
@@ -110,7 +111,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             )
             # Otherwise it would be stopped, and could not be started again.
             prereq.require_hvparams_usable(
-                self, [target.uuid], instance.hypervisor, filled.hvparams
+                self.config, self.rpc, [target.uuid], instance.hypervisor, filled.hvparams
             )
         disks = sizes.real(self.rpc, instance, self.config.instance_disks(instance))
         capacity.require_free_space(
@@ -169,7 +170,9 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 change.remove_detached_disk(detached.uuid)
             for disk in disks:
                 change.add_detached_disk(
-                    convert.detached_part(self, instance, disk, plan.source.uuid)
+                    convert.detached_part(
+                        self.config, self.ctx.ec_id, instance, disk, plan.source.uuid
+                    )
                 )
                 change.update_disk(specs.resized(change.data.disks[disk.uuid], disk.size))
             change.set_instance_primary(instance.uuid, plan.target.uuid)
@@ -194,7 +197,9 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         ownership.require_absent(self.rpc, instance, [(disk, target.uuid) for disk in disks])
         with self.config.transaction() as change:
             for disk in disks:
-                change.add_detached_disk(convert.detached_part(self, instance, disk, target.uuid))
+                change.add_detached_disk(
+                    convert.detached_part(self.config, self.ctx.ec_id, instance, disk, target.uuid)
+                )
         for index in range(len(disks)):
             self.feedback(f"* making disk {index} on node {target.name}")
         disk_work.create_devices(self, instance, {target.uuid: disks}, writable_on=target.uuid)

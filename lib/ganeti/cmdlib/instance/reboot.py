@@ -65,11 +65,13 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         filled = self.config.filled(instance)
-        prereq.require_instance_bridges(self, filled, node.uuid)
+        prereq.require_instance_bridges(self.config, self.rpc, filled, node.uuid)
         running = prereq.is_running(location.require_only_on_primary(self, instance))
         if running and self.op.reboot_type == REBOOT_FULL:
             # The node checks the other types itself.
-            prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
+            prereq.require_hvparams_usable(
+                self.config, self.rpc, [node.uuid], instance.hypervisor, filled.hvparams
+            )
         if not running:
             snapshots.require_restored(self, instance)
         return RebootPlan(

@@ -124,7 +124,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         if not disks:
             raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
         for index in self.changes:
-            prereq.disk_by_index(self, instance, index)
+            prereq.disk_by_index(self.config, instance, index)
         primary = self.config.node(instance.primary_node)
         moves = bool(self.op.iallocator or self.new_nodes)
         if not moves:
@@ -193,7 +193,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 errors.ECODE_INVAL,
             )
         for node in nodes:
-            prereq.require_target(self, node, instance.hypervisor)
+            prereq.require_target(self.config, node, instance.hypervisor)
         filled = self.config.filled(instance)
         policy.require_policy(self, filled, nodes[0], ignore=False)
         return nodes
@@ -359,7 +359,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         stored = self.config.instance_disks(plan.instance)
         changed = []
         for index, disk in plan.disks:
-            new = specs.renewed(self, disk, index, nodes)
+            new = specs.renewed(self.config, self.ctx.ec_id, disk, index, nodes)
             # Marked, so that an interrupted run can be repeated, and no incomplete disk is used.
             changed.append(dataclasses.replace(new, forthcoming=True))
             if not stored[index].forthcoming:

@@ -119,7 +119,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         prereq.require_online(primary)
         location.require_only_on_primary(self, instance, certain_to="replace disks of")
         chosen = [
-            (index, prereq.disk_by_index(self, instance, index)) for index in op.disks
+            (index, prereq.disk_by_index(self.config, instance, index)) for index in op.disks
         ] or list(enumerate(disks))
         if op.mode == REPLACE_NEW_SECONDARY:
             return self._plan_new_secondary(instance, chosen, secondary)

@@ -226,7 +226,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             )
         prereq.require_online(node)
         prereq.require_vm_capable(node)
-        prereq.require_hypervisor(self, node, self.op.hypervisor or instance.hypervisor)
+        prereq.require_hypervisor(self.config, node, self.op.hypervisor or instance.hypervisor)
         prereq.require_admin_state(
             instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), "change the primary node of"
         )
@@ -286,11 +286,11 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             filled = self.config.filled(planned)
             if self.op.force:
                 try:
-                    prereq.require_instance_bridges(self, filled, primary.uuid)
+                    prereq.require_instance_bridges(self.config, self.rpc, filled, primary.uuid)
                 except errors.OpPrereqError as err:
                     self.warn(str(err))
             else:
-                prereq.require_instance_bridges(self, filled, primary.uuid)
+                prereq.require_instance_bridges(self.config, self.rpc, filled, primary.uuid)
         return nic_plan, planned
 
     def _disks(

@@ -93,7 +93,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         assert self.instance is not None
         instance = self.instance
         prereq.require_not_forthcoming(instance, "make a snapshot of")
-        prereq.require_whole_disks(self, instance)
+        prereq.require_whole_disks(self.config, instance)
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         snapshots.require_restored(self, instance, force=True)
@@ -101,7 +101,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         if not disks:
             raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
         chosen = [
-            (index, prereq.disk_by_index(self, instance, index))
+            (index, prereq.disk_by_index(self.config, instance, index))
             for index in sorted(set(self.op.disks) or range(len(disks)))
         ]
         for index, disk in chosen:

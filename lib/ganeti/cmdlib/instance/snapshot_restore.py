@@ -61,7 +61,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         assert self.instance is not None
         instance, name = self.instance, self.op.snapshot_name
         prereq.require_not_forthcoming(instance, "restore a snapshot of")
-        prereq.require_whole_disks(self, instance)
+        prereq.require_whole_disks(self.config, instance)
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         location.require_stopped(self, instance, "restore a snapshot of")

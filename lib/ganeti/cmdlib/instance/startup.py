@@ -66,7 +66,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
                 f" {instance.admin_state!r} now"
             )
             return StartPlan(instance, False, False, False, {}, {}, unwanted=True)
-        prereq.require_whole_disks(self, instance)
+        prereq.require_whole_disks(self.config, instance)
         snapshots.require_restored(self, instance, force=self.op.force)
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
         filled, hvparams, beparams = checked_overrides(
@@ -80,13 +80,16 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
             return StartPlan(instance, True, False, False, hvparams, beparams)
         prereq.require_online(node)
         if hvparams:
-            prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
-        prereq.require_instance_bridges(self, filled, node.uuid)
+            prereq.require_hvparams_usable(
+                self.config, self.rpc, [node.uuid], instance.hypervisor, filled.hvparams
+            )
+        prereq.require_instance_bridges(self.config, self.rpc, filled, node.uuid)
         info = location.require_only_on_primary(self, instance)
         running = prereq.is_running(info)
         if not running:
             prereq.require_free_memory(
-                self,
+                self.config,
+                self.rpc,
                 node.uuid,
                 f"starting instance {instance.name}",
                 filled.beparams["minmem"],

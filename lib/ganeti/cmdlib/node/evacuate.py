@@ -78,7 +78,7 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
                 errors.ECODE_STATE,
             )
         if jobs.target is not None:
-            check_target(self, self.node, jobs.target)
+            check_target(self.config, self.node, jobs.target)
         return jobs.make(instances)
 
     def exec(self, plan: list[list[OpCode]]) -> ResultWithJobs:

@@ -96,7 +96,7 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         self._require_unchanged(self._present(node))
         target = None if self.target is None else self.config.node(self.target.uuid)
         if target is not None:
-            check_target(self, node, target)
+            check_target(self.config, node, target)
         jobs = MoveJobs(self, node, target, self._mode, self.allocator)
         mark = node.maintenance or Maintenance(
             since=clock.now(), drained=node.drained, master_candidate=node.master_candidate

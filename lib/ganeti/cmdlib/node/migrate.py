@@ -62,7 +62,7 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
 
     def check_prereq(self) -> list[Instance]:
         if self.target is not None:
-            check_target(self, self.node, self.config.node(self.target.uuid))
+            check_target(self.config, self.node, self.config.node(self.target.uuid))
         primaries = self.config.node_instances(self.node.uuid)[0]
         self._require_unchanged(primaries)
         instances = prereq.without_forthcoming(self, primaries, f"node {self.node.name}")

@@ -283,8 +283,9 @@ def test_kept_volumes_stay_until_the_rest_is_good(lab: Lab) -> None:
     """They may be the last copy, so a replacement which is refused leaves them alone."""
     kept = lab.disks[0].children[0]
     with lab.cluster.config.transaction() as change:
-        unit = type("Unit", (), {"config": lab.cluster.config, "ctx": _Ctx})()
-        part = convert.detached_part(unit, lab.instance, kept, uuid_of(SPARE))
+        part = convert.detached_part(
+            lab.cluster.config, "a test", lab.instance, kept, uuid_of(SPARE)
+        )
         change.add_detached_disk(part)
     path = Path(lab.nodes.root(_full(SPARE)), "lvm", *map(str, kept.logical_id))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -296,10 +297,6 @@ def test_kept_volumes_stay_until_the_rest_is_good(lab: Lab) -> None:
     lab.heal()
     lab.run(ops.OpInstanceReplaceDisks(instance_name=WEB, mode="replace_on_secondary"))
     assert not path.exists()
-
-
-class _Ctx:
-    ec_id = "a test"
 
 
 # -- 10: a former secondary ---------------------------------------------------------------

@@ -60,7 +60,8 @@ def _disks(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> list[Disk]:
     ):
         return forthcoming.real(unit.config.instance_disks(unit.reserved))
     return specs.make_disks(
-        unit,
+        unit.config,
+        unit.ctx.ec_id,
         plan.disk_template,
         plan.disk_specs,
         primary_node=plan.node.uuid,

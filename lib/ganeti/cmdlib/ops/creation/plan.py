@@ -165,7 +165,7 @@ def check_policy(
     policy.refuse(unit, unit.name, nodes[0], found, ignore=ignore)
     # The allocator has asked the nodes a moment ago, under the same locks.
     facts = unit.facts.get(nodes[0].uuid) or prereq.node_facts(
-        unit, nodes[0].uuid, unit.hypervisor, parameters.hvparams_filled
+        unit.rpc, nodes[0].uuid, unit.hypervisor, parameters.hvparams_filled
     )
     for position, node in enumerate(nodes):
         own = ratios.use_of(parameters.beparams_filled, unit.template, primary=position == 0)
@@ -189,7 +189,7 @@ def checked_installation(
     if op.os_type is None or op.no_install:
         return None
     if op.mode == CREATE:
-        prereq.require_allowed_os(unit, op.os_type)
+        prereq.require_allowed_os(unit.config, op.os_type)
     if op.mode == CREATE and not op.forthcoming:
         return operating_system.require(
             unit,
@@ -204,7 +204,8 @@ def checked_installation(
             shutdown_s=op.helper_shutdown_timeout,
         )
     prereq.require_os(
-        unit,
+        unit.config,
+        unit.rpc,
         node.uuid,
         op.os_type,
         parameters.osparams,

@@ -78,14 +78,16 @@ def marked(config: Config, instance: Instance) -> list[Disk]:
     ]
 
 
-def detached_part(unit: AnyUnit, instance: Instance, device: Disk, node_uuid: str) -> Disk:
+def detached_part(
+    config: Config, ec_id: str, instance: Instance, device: Disk, node_uuid: str
+) -> Disk:
     """Make a detached, marked disk of a device on one node, to be added to the configuration."""
     return dataclasses.replace(
         device,
         name=mark(instance.uuid),
         iv_name="",
         nodes=(node_uuid,),
-        uuid=unit.config.new_uuid(unit.ctx.ec_id),
+        uuid=config.new_uuid(ec_id),
     )
 
 
@@ -199,7 +201,7 @@ def plan(
             "convert disks of",
             nodes=set(unit.config.instance_nodes(instance)) - remains,
         )
-    _check_secondary(unit, instance, template, secondary)
+    _check_secondary(unit.config, instance, template, secondary)
     disk_specs: list[specs.DiskSpec] = []
     for index, disk in enumerate(sizes.real(unit.rpc, instance, disks)):
         wipe.require_finished(instance, index, disk)
@@ -230,7 +232,7 @@ def plan(
 
 
 def _check_secondary(
-    unit: AnyUnit, instance: Instance, template: str, secondary: Node | None
+    config: Config, instance: Instance, template: str, secondary: Node | None
 ) -> None:
     if template not in INT_MIRRORED:
         if secondary is not None:
@@ -243,7 +245,7 @@ def _check_secondary(
             f"disks of template {template} need a secondary node. Name one with --node.",
             errors.ECODE_INVAL,
         )
-    prereq.require_target(unit, secondary, instance.hypervisor)
+    prereq.require_target(config, secondary, instance.hypervisor)
     if secondary.uuid == instance.primary_node:
         raise errors.OpPrereqError(
             f"node {secondary.name} is the primary node of instance {instance.name} and cannot be"
@@ -322,7 +324,8 @@ def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> 
 def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> None:
     old = unit.config.instance_disks(instance)
     made = specs.make_disks(
-        unit,
+        unit.config,
+        unit.ctx.ec_id,
         conversion.template,
         conversion.disk_specs,
         primary_node=instance.primary_node,
@@ -425,7 +428,12 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
     for before, disk in zip(
         old,
         specs.make_disks(
-            unit, DRBD8, conversion.disk_specs, primary_node=primary, secondary_node=secondary
+            unit.config,
+            unit.ctx.ec_id,
+            DRBD8,
+            conversion.disk_specs,
+            primary_node=primary,
+            secondary_node=secondary,
         ),
         strict=True,
     ):
@@ -433,7 +441,7 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         data = dataclasses.replace(data, logical_id=before.logical_id)
         made.append(dataclasses.replace(disk, children=(data, meta)))
     parts = [
-        (index, node, detached_part(unit, instance, device, node))
+        (index, node, detached_part(unit.config, unit.ctx.ec_id, instance, device, node))
         for index, disk in enumerate(made)
         for node, device in (
             (primary, disk.children[1]),
@@ -491,7 +499,9 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
             data, meta = disk.children
             for node in disk.nodes:
                 for device in (meta,) if node == primary else (data, meta):
-                    change.add_detached_disk(detached_part(unit, instance, device, node))
+                    change.add_detached_disk(
+                        detached_part(unit.config, unit.ctx.ec_id, instance, device, node)
+                    )
             change.release_port(disk.drbd_id.port)
             change.update_disk(
                 dataclasses.replace(

@@ -364,7 +364,8 @@ def _make(
     # In the directory of the instance's other disk files, if there are any.
     directory = disk_work.storage_dir(existing) or directory
     (disk,) = specs.make_disks(
-        unit,
+        unit.config,
+        unit.ctx.ec_id,
         template,
         [step.spec],
         primary_node=instance.primary_node,

@@ -93,7 +93,7 @@ def plan_new_secondary(
                 f"node {node.name} is already the {role} node of instance {instance.name}",
                 errors.ECODE_INVAL,
             )
-    prereq.require_target(unit, node, instance.hypervisor)
+    prereq.require_target(unit.config, node, instance.hypervisor)
     snapshots.require_none(
         unit,
         instance,
@@ -262,7 +262,9 @@ class Replacement:
         with unit.config.transaction() as change:
             for device in devices:
                 change.add_detached_disk(
-                    convert.detached_part(unit, self._plan.instance, device, node.uuid)
+                    convert.detached_part(
+                        unit.config, unit.ctx.ec_id, self._plan.instance, device, node.uuid
+                    )
                 )
 
     def _create_volumes(self, devices: list[Disk], node: Node) -> None:
@@ -338,7 +340,9 @@ class Replacement:
             for disk in old:
                 for child in disk.children:
                     change.add_detached_disk(
-                        convert.detached_part(unit, instance, child, old_secondary.uuid)
+                        convert.detached_part(
+                            unit.config, unit.ctx.ec_id, instance, child, old_secondary.uuid
+                        )
                     )
         changed = [unit.config.disk(disk.uuid) for disk in new]
         answers = unit.rpc.call_many(

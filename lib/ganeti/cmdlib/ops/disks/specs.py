@@ -2,7 +2,8 @@
 
 :func:`choose_template` chooses the disk template, :func:`plan_disks` checks and completes the
 specs, :func:`make_disks` makes the disk objects with names of volumes, ports and minors. The first
-two change nothing; the third reserves names and allocates ports and minors.
+two change nothing; the third reserves names and allocates ports and minors for a run of a logical
+unit, which the parameter ``ec_id`` of its functions identifies.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from ganeti.objects.disk_templates.descriptor import IdRequest
 from ganeti.utils import clock, text
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
 
 #: Letters of the older spelling of the access mode, ``access=r`` and ``access=w``.
@@ -330,7 +330,8 @@ def file_directory(config: Config, template: str, below: str | None, instance_na
 
 
 def make_disks(
-    unit: AnyUnit,
+    config: Config,
+    ec_id: str,
     template: str,
     planned: Sequence[Mapping[str, Any]],
     *,
@@ -360,16 +361,18 @@ def make_disks(
             "mode": spec["mode"],
             "name": spec["name"],
             "spindles": spec.get("spindles"),
-            "uuid": _new_uuid(unit),
+            "uuid": config.new_uuid(ec_id),
             "ctime": now,
             "mtime": now,
             "serial_no": 1,
         }
         if template == DRBD8:
             assert secondary_node is not None
-            values |= _mirror(unit, spec, index, primary_node, secondary_node)
+            values |= _mirror(config, ec_id, spec, index, primary_node, secondary_node)
         else:
-            values["logical_id"] = _identity(unit, template, spec, index, directory, driver)
+            values["logical_id"] = _identity(
+                config, ec_id, template, spec, index, directory, driver
+            )
             # Shared storage belongs to no node.
             values["nodes"] = () if template in MIRRORED else (primary_node,)
         params = dict(spec.get("params") or {})
@@ -381,7 +384,7 @@ def make_disks(
     return disks
 
 
-def renewed(unit: AnyUnit, disk: Disk, index: int, nodes: tuple[str, ...]) -> Disk:
+def renewed(config: Config, ec_id: str, disk: Disk, index: int, nodes: tuple[str, ...]) -> Disk:
     """Return a lost disk under new names, which has nothing in common with its old storage.
 
     If the old storage comes back, nothing of it is taken for the new disk: a mirrored disk has a
@@ -396,31 +399,30 @@ def renewed(unit: AnyUnit, disk: Disk, index: int, nodes: tuple[str, ...]) -> Di
         present = disk.drbd_id
         minors = tuple(present.minors.values())
         if nodes:
-            minors = tuple(unit.config.allocate_minors(nodes, unit.ctx.ec_id))
+            minors = tuple(config.allocate_minors(nodes, ec_id))
         where = nodes or present.nodes
         groups = data.volume_id.group, meta.volume_id.group
         spec = {"vg": groups[0], "metavg": groups[1], "size": disk.size}
         values |= {
             "logical_id": (*where, present.port, *minors, new_secret()),
-            "children": mirror_children(unit, spec, index, where),
+            "children": mirror_children(config, ec_id, spec, index, where),
             "nodes": where,
         }
         return dataclasses.replace(disk, **values)
     first, second = disk.logical_id
     spec = {"vg": first, "provider": first}
     directory = posixpath.dirname(str(second))
-    values["logical_id"] = _identity(unit, disk.dev_type, spec, index, directory, str(first))
+    values["logical_id"] = _identity(
+        config, ec_id, disk.dev_type, spec, index, directory, str(first)
+    )
     if disk.nodes and nodes:
         values["nodes"] = nodes[:1]
     return dataclasses.replace(disk, **values)
 
 
-def _new_uuid(unit: AnyUnit) -> str:
-    return unit.config.new_uuid(unit.ctx.ec_id)
-
-
 def _identity(
-    unit: AnyUnit,
+    config: Config,
+    ec_id: str,
     template: str,
     spec: Mapping[str, Any],
     index: int,
@@ -429,21 +431,26 @@ def _identity(
 ) -> tuple[Any, ...]:
     """Return the ``logical_id`` of a device which is not a DRBD device."""
     request = IdRequest(
-        template, lambda: _new_uuid(unit), index, spec, directory, driver or FILE_DRIVER_LOOP
+        template,
+        lambda: config.new_uuid(ec_id),
+        index,
+        spec,
+        directory,
+        driver or FILE_DRIVER_LOOP,
     )
     made = disk_templates.of(template).new_id(request)
     if template in LVM_BASED:
-        reserve_volume(unit, *made)
+        reserve_volume(config, ec_id, *made)
     return made
 
 
-def reserve_volume(unit: AnyUnit, group: str, volume: str) -> None:
+def reserve_volume(config: Config, ec_id: str, group: str, volume: str) -> None:
     """Reserve the name of a logical volume for this run of the unit.
 
     :raises errors.OpPrereqError: another disk has the name.
     """
     try:
-        unit.config.reserve_lv(f"{group}/{volume}", unit.ctx.ec_id)
+        config.reserve_lv(f"{group}/{volume}", ec_id)
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
             f"logical volume {group}/{volume} is already in use by an instance",
@@ -452,19 +459,19 @@ def reserve_volume(unit: AnyUnit, group: str, volume: str) -> None:
 
 
 def mirror_children(
-    unit: AnyUnit, spec: Mapping[str, Any], index: int, nodes: tuple[str, ...]
+    config: Config, ec_id: str, spec: Mapping[str, Any], index: int, nodes: tuple[str, ...]
 ) -> tuple[Disk, ...]:
     """Make the two volumes of a DRBD disk: data and metadata; reserves their names.
 
     :raises errors.OpPrereqError: the name of a volume is in use.
     """
-    stem = _new_uuid(unit)
+    stem = config.new_uuid(ec_id)
     parts = (
         (spec["vg"], f"{stem}.disk{index}_data", spec["size"]),
         (spec["metavg"], f"{stem}.disk{index}_meta", DRBD_META_SIZE_MIB),
     )
     for group, volume, _size in parts:
-        reserve_volume(unit, group, volume)
+        reserve_volume(config, ec_id, group, volume)
     return tuple(
         Disk(dev_type=PLAIN, logical_id=(group, volume), size=size, nodes=nodes)
         for group, volume, size in parts
@@ -487,14 +494,14 @@ def with_other_replica(disk: Disk, kept: str, new: str, minor: int) -> tuple[obj
 
 
 def _mirror(
-    unit: AnyUnit, spec: Mapping[str, Any], index: int, primary: str, secondary: str
+    config: Config, ec_id: str, spec: Mapping[str, Any], index: int, primary: str, secondary: str
 ) -> dict[str, Any]:
     nodes = (primary, secondary)
-    minors = unit.config.allocate_minors(nodes, unit.ctx.ec_id)
-    port = unit.config.reserve_port(unit.ctx.ec_id)
+    minors = config.allocate_minors(nodes, ec_id)
+    port = config.reserve_port(ec_id)
     return {
         "logical_id": (*nodes, port, *minors, new_secret()),
-        "children": mirror_children(unit, spec, index, nodes),
+        "children": mirror_children(config, ec_id, spec, index, nodes),
         "nodes": nodes,
     }
 

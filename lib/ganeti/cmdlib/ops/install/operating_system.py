@@ -94,7 +94,13 @@ def require(
         return None
     # This check passes for an OS which is only not trusted; else it raises the true reason.
     prereq.require_os(
-        unit, node.uuid, os_name, osparams, force_variant=force_variant, hypervisor=hypervisor
+        unit.config,
+        unit.rpc,
+        node.uuid,
+        os_name,
+        osparams,
+        force_variant=force_variant,
+        hypervisor=hypervisor,
     )
     if not hypervisors.of(hypervisor).runs_guests:
         raise errors.OpPrereqError(

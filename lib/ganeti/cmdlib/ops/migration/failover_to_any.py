@@ -131,7 +131,7 @@ def plan(
     config = unit.config
     prereq.require_not_forthcoming(instance, "fail over")
     prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "fail over")
-    prereq.require_target(unit, target, instance.hypervisor)
+    prereq.require_target(unit.config, target, instance.hypervisor)
     source = config.node(instance.primary_node)
     (secondary_uuid,) = config.secondary_nodes(instance)
     secondary = config.node(secondary_uuid)
@@ -146,9 +146,10 @@ def plan(
     disks = mirror.mirrored_disks(unit.config, instance)
     capacity.require_free_space(unit.config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
     if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_instance_bridges(unit, filled, target.uuid)
+        prereq.require_instance_bridges(unit.config, unit.rpc, filled, target.uuid)
         prereq.require_free_memory(
-            unit,
+            unit.config,
+            unit.rpc,
             target.uuid,
             f"running instance {instance.name}",
             filled.beparams["minmem"],
@@ -159,7 +160,7 @@ def plan(
         if running:
             # Otherwise it would be stopped, and could not be started again.
             prereq.require_hvparams_usable(
-                unit, [target.uuid], instance.hypervisor, filled.hvparams
+                unit.config, unit.rpc, [target.uuid], instance.hypervisor, filled.hvparams
             )
     if source.offline and secondary.offline:
         raise errors.OpPrereqError(
@@ -375,7 +376,9 @@ def _make_replicas(
     ownership.require_absent(unit.rpc, instance, [(child, target.uuid) for child in parts])
     with unit.config.transaction() as change:
         for child in parts:
-            change.add_detached_disk(convert.detached_part(unit, instance, child, target.uuid))
+            change.add_detached_disk(
+                convert.detached_part(unit.config, unit.ctx.ec_id, instance, child, target.uuid)
+            )
     for disk in new:
         unit.feedback(f"* making {disk.iv_name} on node {target.name}")
     try:
@@ -430,7 +433,9 @@ def _change_config(
         for disk in old:
             for child in disk.children:
                 change.add_detached_disk(
-                    convert.detached_part(unit, instance, child, chosen.left.uuid)
+                    convert.detached_part(
+                        unit.config, unit.ctx.ec_id, instance, child, chosen.left.uuid
+                    )
                 )
         change.set_instance_primary(instance.uuid, chosen.target.uuid)
 

@@ -128,7 +128,7 @@ def plan_migration(
         raise errors.OpPrereqError(
             f"instance {instance.name} is already on node {target.name}", errors.ECODE_STATE
         )
-    prereq.require_target(unit, target, instance.hypervisor)
+    prereq.require_target(unit.config, target, instance.hypervisor)
     filled = config.filled(instance)
     running, facts = False, None
     if not failover:
@@ -142,9 +142,10 @@ def plan_migration(
     facts = require_policy(unit, filled, target, ignore=ignore_policy, facts=facts)
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_instance_bridges(unit, filled, target.uuid)
+        prereq.require_instance_bridges(unit.config, unit.rpc, filled, target.uuid)
         free_mib = prereq.require_free_memory(
-            unit,
+            unit.config,
+            unit.rpc,
             target.uuid,
             f"running instance {instance.name}",
             filled.beparams["minmem"],
@@ -155,7 +156,7 @@ def plan_migration(
         if failover and running:
             # Otherwise it would be stopped, and could not be started again.
             prereq.require_hvparams_usable(
-                unit, [target.uuid], instance.hypervisor, filled.hvparams
+                unit.config, unit.rpc, [target.uuid], instance.hypervisor, filled.hvparams
             )
         if not failover:
             balloon_mib = _needed_balloon(
@@ -231,7 +232,7 @@ def _compare_versions(
     :returns: what the hypervisor of the target has reported.
     """
     facts = prereq.facts_of_nodes(
-        unit,
+        unit.rpc,
         [source.uuid, target.uuid],
         instance.hypervisor,
         unit.config.filled(instance).hvparams,

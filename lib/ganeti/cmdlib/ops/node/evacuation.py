@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, LogicalUnit, PlanT
+from ganeti.cmdlib.base import LogicalUnit, PlanT
 from ganeti.cmdlib.locks import require_still_same
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
@@ -40,7 +40,7 @@ def evacuation_target(config: Config, name: str | None, uuid: str | None) -> Nod
     return node
 
 
-def check_target(unit: AnyUnit, node: Node, target: Node) -> None:
+def check_target(config: Config, node: Node, target: Node) -> None:
     """Check that the target can take the instances of a node.
 
     :raises errors.OpPrereqError: it is the same node, or may not get instances.
@@ -49,9 +49,9 @@ def check_target(unit: AnyUnit, node: Node, target: Node) -> None:
         raise errors.OpPrereqError(
             f"node {node.name} cannot be the target of its own instances", errors.ECODE_INVAL
         )
-    prereq.require_target(unit, target, None)
-    for name in sorted({one.hypervisor for one in unit.config.node_instances(node.uuid)[0]}):
-        prereq.require_hypervisor(unit, target, name)
+    prereq.require_target(config, target, None)
+    for name in sorted({one.hypervisor for one in config.node_instances(node.uuid)[0]}):
+        prereq.require_hypervisor(config, target, name)
 
 
 EvacuationOpT = TypeVar(

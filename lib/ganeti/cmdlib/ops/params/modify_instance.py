@@ -108,7 +108,7 @@ def require_other_hypervisor(unit: ModifyingUnit, instance: Instance, name: str)
     for uuid in config.instance_nodes(instance):
         node = config.node(uuid)
         prereq.require_online(node)
-        prereq.require_hypervisor(unit, node, name)
+        prereq.require_hypervisor(unit.config, node, name)
     info = location.require_only_on_primary(unit, instance, certain_to="change the hypervisor of")
     if prereq.is_running(info):
         raise errors.OpPrereqError(
@@ -136,7 +136,7 @@ def _check_planned(
     if op.hvparams or planned.hypervisor != instance.hypervisor:
         params.require_hv_syntax(planned.hypervisor, filled_hv)
         nodes = [primary.uuid, *unit.config.secondary_nodes(instance)]
-        prereq.require_hvparams_usable(unit, nodes, planned.hypervisor, filled_hv)
+        prereq.require_hvparams_usable(unit.config, unit.rpc, nodes, planned.hypervisor, filled_hv)
     if (op.os_name or op.osparams or op.osparams_private) and not op.force:
         _check_os(unit, planned, primary)
     if op.beparams and not op.force and not primary.offline:
@@ -152,7 +152,14 @@ def _check_os(unit: ModifyingUnit, planned: Instance, primary: Node) -> None:
         unit.config.cluster(), planned.os, planned.osparams, planned.osparams_private, {}
     )
     prereq.require_online(primary)
-    prereq.require_os(unit, primary.uuid, planned.os, osparams, force_variant=unit.op.force_variant)
+    prereq.require_os(
+        unit.config,
+        unit.rpc,
+        primary.uuid,
+        planned.os,
+        osparams,
+        force_variant=unit.op.force_variant,
+    )
 
 
 def _check_memory(
@@ -168,7 +175,7 @@ def _check_memory(
         return
     hypervisor = unit.op.hypervisor or instance.hypervisor
     used_mib = location.info_on_primary(unit.config, unit.rpc, instance).get("memory", 0)
-    free_mib = prereq.node_facts(unit, primary.uuid, hypervisor, filled_hv).get("memory_free")
+    free_mib = prereq.node_facts(unit.rpc, primary.uuid, hypervisor, filled_hv).get("memory_free")
     if isinstance(free_mib, int) and filled_be["minmem"] > free_mib + used_mib:
         raise errors.OpPrereqError(
             f"node {primary.name} lacks {filled_be['minmem'] - free_mib - used_mib} MiB to"
@@ -204,7 +211,8 @@ def check_runtime_memory(
     more_mib = wanted_mib - int(info.get("memory", 0))
     if more_mib > 0:
         prereq.require_free_memory(
-            unit,
+            unit.config,
+            unit.rpc,
             instance.primary_node,
             f"growing the memory of instance {instance.name}",
             more_mib,

@@ -135,7 +135,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     def require_named_node(self, node: Node) -> Node:
         """Check that a node which the user named may get the instance; returns it as it is now."""
         fresh = self.config.node(node.uuid)
-        prereq.require_target(self, fresh, self.hypervisor)
+        prereq.require_target(self.config, fresh, self.hypervisor)
         if self.group is not None and fresh.group != self.group.uuid:
             raise errors.OpPrereqError(
                 f"node {fresh.name} is not in group {self.group.name}", errors.ECODE_INVAL

@@ -159,7 +159,7 @@ def require_policy(
     policy.require_policy(unit, instance, target, ignore=ignore)
     own = use_of(instance.beparams, instance.disk_template, primary=True)
     if own.vcpus and facts is None:
-        facts = prereq.node_facts(unit, target.uuid, instance.hypervisor, instance.hvparams)
+        facts = prereq.node_facts(unit.rpc, target.uuid, instance.hypervisor, instance.hvparams)
     lost = unit.config.node(instance.primary_node).offline
     require(
         unit, instance.name, target, own, ignore=ignore or lost, facts=facts,

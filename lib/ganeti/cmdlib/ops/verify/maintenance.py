@@ -15,8 +15,8 @@ from ganeti.utils import clock
 from ganeti.utils.text import comma_join
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.config import Config
     from ganeti.objects import Instance, Node
 
 
@@ -26,7 +26,7 @@ def is_stopped(instance: Instance, node: Node) -> bool:
     return mark is not None and not mark.returning and instance.uuid in mark.stopped
 
 
-def notes(unit: AnyUnit, findings: Findings, nodes: Iterable[Node], off: Collection[str]) -> None:
+def notes(config: Config, findings: Findings, nodes: Iterable[Node], off: Collection[str]) -> None:
     """Write a notice about each node in maintenance.
 
     :param off: UUIDs of those which may be switched off, and do not answer.
@@ -44,7 +44,7 @@ def notes(unit: AnyUnit, findings: Findings, nodes: Iterable[Node], off: Collect
             text += "; its end has begun, and is not complete"
         else:
             text += "; its start is not complete, and the machine is still needed"
-        stopped = maintenance.names(unit.config, mark.stopped)
+        stopped = maintenance.names(config, mark.stopped)
         if stopped:
             text += f"; these instances were stopped until its end: {comma_join(stopped)}"
         findings.note(text)
