@@ -18,7 +18,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     import typing
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 REDACTED = "<redacted>"
 
@@ -196,16 +196,14 @@ def And(name: str, *inner: Type) -> Type:
     )
 
 
-def OneOf(name: str, values: Iterable[typing.Any]) -> Type:
-    """Return the type of the given values. Its name is used in messages."""
-    values = tuple(values)
-    allowed = frozenset(values)
+def OneOf(name: str, values: Collection[typing.Any]) -> Type:
+    """Return the type of the given values, which may grow. Its name is used in messages."""
 
     def check(value: typing.Any) -> bool:
         # An unhashable value is none of them; True is not accepted as 1.
-        return isinstance(value, _SCALARS) and not isinstance(value, bool) and value in allowed
+        return isinstance(value, _SCALARS) and not isinstance(value, bool) and value in values
 
-    return Type(name, check, made_of=("one-of", *values))
+    return Type(name, check, made_of=("one-of", values))
 
 
 def ListOf(inner: Type) -> Type:
@@ -341,8 +339,8 @@ def describe(type_: Type) -> str:
         return f"an object, each value {describe(parts[-1])}"
     if form == "tuple":
         return f"a list of {len(parts)}: {'; '.join(map(describe, parts))}"
-    if form == "one-of" and len(parts) <= _MOST_LISTED:
-        return _choice(list(map(str, parts)))
+    if form == "one-of" and len(parts[0]) <= _MOST_LISTED:
+        return _choice(list(map(str, parts[0])))
     if form == "named" and type_.hidden and type_.name.startswith(type_.hidden):
         return describe(parts[0])
     return type_.name

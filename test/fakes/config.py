@@ -141,7 +141,7 @@ def cluster_of(
         "osparams_private_cluster": ht.PrivateDict(),
         "nicparams": {"default": dict(NIC_DEFAULTS)},
         "ndparams": dict(ND_DEFAULTS),
-        "diskparams": {name: dict(disk_templates.defaults(name)) for name in disk_c.TEMPLATES},
+        "diskparams": {name: dict(disk_templates.defaults(name)) for name in disk_templates.ALL},
         "candidate_pool_size": 10,
         "modify_etc_hosts": False,
         "modify_ssh_setup": False,

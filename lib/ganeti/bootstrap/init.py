@@ -266,9 +266,10 @@ def _build_cluster(
     params: InitParams, host: hosts.Hostname, node_uuid: str, stamp: float
 ) -> Cluster:
     templates = cluster_rules.chosen(
-        _either(params.enabled_disk_templates, disk.TEMPLATES_DEFAULT_ENABLED), disk.TEMPLATES,
+        _either(params.enabled_disk_templates, disk.TEMPLATES_DEFAULT_ENABLED),
+        disk_templates.ALL,
         "disk template",
-    )  # fmt: skip
+    )
     hypervisors = cluster_rules.chosen(
         _either(params.enabled_hypervisors, (hv.DEFAULT_ENABLED,)), hv.ALL, "hypervisor"
     )
@@ -412,7 +413,8 @@ def _nicparams(params: InitParams) -> dict[str, Any]:
 def _diskparams(params: InitParams) -> dict[str, Any]:
     given = cluster_rules.disk_params(params.diskparams)
     return {
-        name: {**disk_templates.defaults(name), **given.get(name, {})} for name in disk.TEMPLATES
+        name: {**disk_templates.defaults(name), **given.get(name, {})}
+        for name in sorted(disk_templates.ALL)
     }
 
 

@@ -12,9 +12,6 @@ from ganeti.cli import value_types
 from ganeti.constants import disk, instance
 from ganeti.objects import disk_templates, hvparams
 
-#: Disk templates whose disks the program can create.
-TEMPLATES: Final = tuple(sorted(set(disk.TEMPLATES) - disk_templates.MUST_ADOPT))
-
 #: Option which leaves out a step -> name of the step.
 LEFT_OUT: Final = {
     "--no-modify": "modify",
@@ -125,6 +122,11 @@ def _count(least: int) -> Callable[[str], int]:
     return read
 
 
+def creatable_templates() -> list[str]:
+    """Return the disk templates whose disks the program can create."""
+    return sorted(disk_templates.ALL - disk_templates.MUST_ADOPT)
+
+
 def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
     """Make the parser of the command line.
 
@@ -160,10 +162,10 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
     add(
         "-t",
         "--disk-template",
-        choices=TEMPLATES,
+        choices=creatable_templates(),
         default=disk.DRBD8,
         metavar="<template>",
-        help=f"disk template: {', '.join(TEMPLATES)} (default: %(default)s)",
+        help=f"disk template: {', '.join(creatable_templates())} (default: %(default)s)",
     )
     add(
         "--disk-size",

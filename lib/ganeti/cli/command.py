@@ -41,6 +41,8 @@ class Values:
 
 
 Callback = Callable[[Values, str], None]
+#: Permitted values, or a function which finds them when they are needed.
+Choices = Sequence[str] | Callable[[], Sequence[str]]
 
 
 class Option:
@@ -69,7 +71,7 @@ class Option:
     __slots__ = (
         "action",
         "callback",
-        "choices",
+        "_choices",
         "completion",
         "const",
         "default",
@@ -88,7 +90,7 @@ class Option:
         kind: str | None = None,
         action: str | None = None,
         default: Any = None,
-        choices: Sequence[str] = (),
+        choices: Choices = (),
         const: Any = None,
         metavar: str | None = None,
         completion: str | None = None,
@@ -102,11 +104,16 @@ class Option:
         if default is None and action == "append":
             default = []
         self.default = default
-        self.choices = tuple(choices)
+        self._choices = choices
         self.const = const
         self.metavar = metavar
         self.completion = completion
         self.callback = callback
+
+    @property
+    def choices(self) -> Sequence[str]:
+        """The permitted values; empty when all values are."""
+        return self._choices() if callable(self._choices) else self._choices
 
     @property
     def takes_value(self) -> bool:

@@ -6,7 +6,6 @@ from ganeti import errors
 from ganeti.cli import failures, instance_options, jobs
 from ganeti.cli import options as opt
 from ganeti.cli.command import Option, Values
-from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -82,7 +81,7 @@ OPTIONS = (
     Option(
         "-t",
         "--disk-template",
-        choices=sorted(disk_const.TEMPLATES),
+        choices=opt.disk_template_names,
         metavar="TEMPL",
         help="how the disks are stored",
     ),

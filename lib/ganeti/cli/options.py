@@ -40,6 +40,14 @@ def os_type(help: str) -> Option:
     )
 
 
+def disk_template_names() -> list[str]:
+    """Return the names of all disk templates, for the choices of an option."""
+    # Imported when first needed: no other part of a command line is about objects.
+    from ganeti.objects import disk_templates
+
+    return sorted(disk_templates.ALL)
+
+
 PRIORITIES = {"low": 10, "normal": 0, "high": -10}
 
 

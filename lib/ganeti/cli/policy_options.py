@@ -111,15 +111,14 @@ def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]] |
     :raises OpPrereqError: unknown template, or all its parameters are removed.
     :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
-    from ganeti.constants import disk
     from ganeti.objects import disk_templates
 
     found: dict[str, dict[str, Any]] = {}
     for template, params in given:
-        if template not in disk.TEMPLATES:
+        if template not in disk_templates.ALL:
             raise errors.OpPrereqError(
                 f"unknown disk template '{template}'. Known are:"
-                f" {', '.join(sorted(disk.TEMPLATES))}.",
+                f" {', '.join(sorted(disk_templates.ALL))}.",
                 errors.ECODE_INVAL,
             )
         if not isinstance(params, dict):

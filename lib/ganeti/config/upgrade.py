@@ -137,7 +137,7 @@ def _to_2_8(config: Config, new_uuid: NewUuid) -> None:
             if cluster.get(directory):
                 wanted.add(template)
         cluster["enabled_disk_templates"] = [
-            name for name in disk_const.TEMPLATES if name in wanted
+            name for name in sorted(disk_templates.ALL) if name in wanted
         ] or [disk_const.DISKLESS]
 
 

@@ -27,6 +27,7 @@ from ganeti.objects import (
     Disk,
     Instance,
     cluster_rules,
+    disk_templates,
     fill,
     hvparams,
     ipolicy,
@@ -189,7 +190,7 @@ def _cluster(data: ConfigData) -> _Problems:
     if not cluster.enabled_disk_templates:
         yield "cluster: no disk template is enabled"
     for template in cluster.enabled_disk_templates:
-        if template not in disk_const.TEMPLATES:
+        if template not in disk_templates.ALL:
             yield f"cluster: there is no disk template {template}"
     yield from _raised("cluster", cluster_rules.volume_patterns, cluster.reserved_lvs)
     yield from _raised("cluster", partial(ipolicy.check_syntax, filled=True), cluster.ipolicy)
@@ -300,7 +301,7 @@ def _groups(data: ConfigData) -> _Problems:
         yield from _raised(what, partial(ipolicy.check_syntax, filled=False), group.ipolicy)
         yield from _typed(f"{what}: ndparams", group.ndparams, node_const.ND_PARAM_TYPES)
         for template in group.diskparams:
-            if template not in disk_const.TEMPLATES:
+            if template not in disk_templates.ALL:
                 yield f"{what}: there is no disk template {template}"
         for uuid in group.networks:
             if uuid not in data.networks:
@@ -427,7 +428,7 @@ def _disks(data: ConfigData) -> _Problems:
 
 def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
     what = f"disk {disk.uuid}"
-    if device.dev_type not in disk_const.TEMPLATES:
+    if device.dev_type not in disk_templates.ALL:
         yield f"{what}: there is no disk template {device.dev_type}"
     if not device.logical_id and not device.forthcoming:
         yield f"{what}: a device of type {device.dev_type} has no logical id"

@@ -1,6 +1,6 @@
 """Disks: names of templates, storage types, parameters a user may give.
 
-What a template can do is in its descriptor (:mod:`ganeti.objects.disk_templates`).
+Which templates there are, and what they can do, says :mod:`ganeti.objects.disk_templates`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ MIXED = "mixed"
 #: decides nothing by itself.
 DRBD_NEUTRAL_HELPER = "/bin/true"
 
-#: All disk templates, in the order of placement programs and lists of storage units.
-TEMPLATES_IN_ORDER = (DISKLESS, FILE, SHARED_FILE, PLAIN, BLOCK, DRBD8, RBD, EXT, GLUSTER)
-TEMPLATES = tuple(sorted(TEMPLATES_IN_ORDER))
 TEMPLATES_DEFAULT_ENABLED = (DRBD8, PLAIN)
 
 # Storage types, with the names of `gnt-node list-storage` and of the allocator.

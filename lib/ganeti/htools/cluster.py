@@ -12,7 +12,7 @@ from ganeti import errors
 from ganeti.htools import tags as htags
 from ganeti.htools.instance import NO_LOAD, NO_NODE, Instance, Load
 from ganeti.htools.node import Node
-from ganeti.htools.policy import DEFAULT, Policy
+from ganeti.htools.policy import Policy, default
 from ganeti.utils.records import field, record, replace
 
 UNALLOCABLE = "unallocable"
@@ -37,7 +37,7 @@ class Group:
     index: int = -1
     tags: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
-    policy: Policy = DEFAULT
+    policy: Policy = field(default_factory=default)
 
 
 @record(slots=True)
@@ -51,7 +51,7 @@ class Cluster:
     nodes: list[Node] = field(default_factory=list)
     instances: list[Instance] = field(default_factory=list)
     tags: tuple[str, ...] = ()
-    policy: Policy = DEFAULT
+    policy: Policy = field(default_factory=default)
 
     def copy(self) -> Cluster:
         """Make a copy whose lists may be changed."""

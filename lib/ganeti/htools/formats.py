@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ganeti.constants import disk as disk_c
 from ganeti.htools.policy import Policy, Spec
 from ganeti.objects import disk_templates
 
@@ -15,7 +14,7 @@ _SMALL, _LARGE = 0.1, 1e7
 
 def template_name(template: str) -> str:
     """Return the name of a disk template in policies as they are printed."""
-    known = template in disk_c.TEMPLATES
+    known = template in disk_templates.ALL
     return disk_templates.of(template).htools_name if known else template
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ganeti.constants import disk as disk_c
+from ganeti.objects import disk_templates
 from ganeti.utils.records import record
-
-#: Disk templates in the order in which a policy without a list of its own allows them.
-ALL_TEMPLATES = disk_c.TEMPLATES_IN_ORDER
 
 
 @record(frozen=True, slots=True)
@@ -52,10 +49,12 @@ def most_spindles(ratio: float, spindles: int) -> float:
     return ratio * spindles
 
 
-DEFAULT = Policy(
-    ranges=(Range(Spec(128, 1, 1024, 1, 1, 1), Spec(32768, 8, 1048576, 16, 8, 12)),),
-    standard=Spec(128, 1, 1024, 1, 1, 1),
-    templates=ALL_TEMPLATES,
-    vcpu_ratio=4.0,
-    spindle_ratio=32.0,
-)
+def default() -> Policy:
+    """Return the policy of a cluster which has none of its own."""
+    return Policy(
+        ranges=(Range(Spec(128, 1, 1024, 1, 1, 1), Spec(32768, 8, 1048576, 16, 8, 12)),),
+        standard=Spec(128, 1, 1024, 1, 1, 1),
+        templates=tuple(disk_templates.ALL),
+        vcpu_ratio=4.0,
+        spindle_ratio=32.0,
+    )

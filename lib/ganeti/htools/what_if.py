@@ -30,8 +30,9 @@ from ganeti.htools.cluster import Cluster
 from ganeti.htools.loading.simulation import amount
 from ganeti.htools.moves import Move
 from ganeti.htools.node import Fail, Node
-from ganeti.htools.policy import ALL_TEMPLATES, Policy, Range, Spec
+from ganeti.htools.policy import Policy, Range, Spec
 from ganeti.htools.space import StorageUnit
+from ganeti.objects import disk_templates
 from ganeti.utils.records import field, record, replace
 
 _SPEC_MIN, _SPEC_MAX = 3, 4
@@ -205,7 +206,7 @@ def _add_instances(result: Changed, text: str, value: str) -> Change:
     size, _, template = rest.partition(":")
     cluster = result.cluster
     template = template or cluster.policy.templates[0]
-    if template not in ALL_TEMPLATES:
+    if template not in disk_templates.ALL:
         raise errors.ParseError(f"unknown disk template '{template}'")
     instance = capacity.new_instance(_spec(size), template, cluster)
     plan = capacity.plan(cluster, template, capacity.Options())
@@ -273,7 +274,7 @@ def _spindle_ratio(result: Changed, text: str, value: str) -> Change:
 
 def _disk_templates(result: Changed, text: str, value: str) -> Change:
     names = tuple(value.split(","))
-    unknown = [name for name in names if name not in ALL_TEMPLATES]
+    unknown = [name for name in names if name not in disk_templates.ALL]
     if unknown:
         raise errors.ParseError(f"unknown disk template '{unknown[0]}'")
     _change_policies(result, lambda policy: replace(policy, templates=names))

@@ -230,7 +230,7 @@ def disk_params(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     """Check parameters of disk templates; return them with the right types."""
     found: dict[str, dict[str, Any]] = {}
     for template, params in given.items():
-        if template not in disk_c.TEMPLATES:
+        if template not in disk_templates.ALL:
             raise errors.ParameterError(f"there is no disk template '{template}'")
         known = disk_templates.of(template).parameters
         unknown = sorted(set(params) - set(known))

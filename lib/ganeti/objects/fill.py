@@ -203,7 +203,7 @@ def fill_diskparams(
             fill_dict(disk_templates.defaults(template), defaults.get(template)),
             custom.get(template),
         )
-        for template in disk_c.TEMPLATES
+        for template in sorted(disk_templates.ALL)
     }
 
 

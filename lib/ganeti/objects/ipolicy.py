@@ -12,6 +12,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk
+from ganeti.objects import disk_templates
 
 MEM_SIZE = "memory-size"
 CPU_COUNT = "cpu-count"
@@ -53,7 +54,7 @@ def defaults() -> dict[str, Any]:
     return {
         MINMAX: [{MIN: smallest, MAX: largest}],
         STD: dict(smallest),
-        DISK_TEMPLATES: list(disk.TEMPLATES),
+        DISK_TEMPLATES: sorted(disk_templates.ALL),
         VCPU_RATIO: 4.0,
         SPINDLE_RATIO: 32.0,
     }
@@ -85,7 +86,7 @@ def check_syntax(policy: Mapping[str, Any], *, filled: bool) -> None:
                 f"instance policy: {DISK_TEMPLATES} must be a list that is not empty"
             )
         for template in templates:
-            if template not in disk.TEMPLATES:
+            if template not in disk_templates.ALL:
                 raise errors.ConfigurationError(
                     f"instance policy: there is no disk template {template!r}"
                 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ganeti import ht
 from ganeti.constants import disk, hv, instance, net, node, query, tags, verify
+from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typing
 
 Hypervisor = ht.OneOf("hypervisor", hv.ALL)
-DiskTemplate = ht.OneOf("disk-template", disk.TEMPLATES)
+DiskTemplate = ht.OneOf("disk-template", disk_templates.ALL)
 FileDriver = ht.OneOf("file-driver", disk.FILE_DRIVERS)
 StorageType = ht.OneOf("storage-type", disk.STORAGE_TYPES)
 ReplaceDisksMode = ht.OneOf("replace-disks-mode", disk.REPLACE_MODES)

@@ -91,7 +91,8 @@ def _arguments(resource: Resource, method: str) -> Iterator[tuple[str, str, str]
             query.doc,
         )
     if isinstance(operation.fields, ht.Type):
-        values = operation.fields.made_of[1:]
+        form, *parts = operation.fields.made_of or ("",)
+        values = parts[0] if form == "one-of" else parts
         yield "(body)", str(operation.fields), ", ".join(map(str, values))
         return
     for name, field in resource.body_fields(method).items():

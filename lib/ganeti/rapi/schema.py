@@ -6,7 +6,7 @@ of the basic types are in a table. Fields of objects are described by the tables
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ganeti import errors, ht
@@ -87,7 +87,7 @@ def _or(*inner: ht.Type) -> Schema:
     return {"anyOf": found} if all(found) else {}
 
 
-def _one_of(*values: Any) -> Schema:
+def _one_of(values: Collection[Any]) -> Schema:
     # Sorted, because the order of a set differs from run to run.
     found: Schema = {"enum": sorted(values, key=lambda value: (str(type(value)), value))}
     kinds = {_JSON_TYPES.get(type(value)) for value in values}

@@ -16,8 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti.config import upgrade
-from ganeti.constants import disk as disk_const
-from ganeti.objects import hvparams
+from ganeti.objects import disk_templates, hvparams
 from ganeti.takeover import defaults
 from ganeti.takeover.facts import PACKAGE, Facts
 
@@ -163,7 +162,7 @@ def configuration_findings(
             )  # fmt: skip
     used = {disk.get("dev_type") for disk in (config.get("disks") or {}).values()}
     for template in sorted(used.union(cluster.get("enabled_disk_templates") or ())):
-        if template not in disk_const.TEMPLATES:
+        if template not in disk_templates.ALL:
             yield Finding(
                 REFUSAL, "disk-template", "", f"disks of kind {template} do not exist here",
                 "Convert or move the instances which use it.",

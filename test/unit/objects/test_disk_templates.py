@@ -6,13 +6,16 @@ import subprocess
 import sys
 import textwrap
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from ganeti import errors
-from ganeti.constants import disk as disk_c
-from ganeti.objects import disk_templates
+from ganeti.cli.options import disk_template_names
+from ganeti.htools import formats, units
+from ganeti.objects import cluster_rules, disk_templates
 from ganeti.objects.disk_templates.descriptor import IdRequest
+from ganeti.opcodes import types
 
 
 def _request(template, **spec):
@@ -20,7 +23,7 @@ def _request(template, **spec):
     return IdRequest(template, lambda: f"u{next(numbers)}", 3, spec, "/srv/web1", "loop")
 
 
-@pytest.mark.parametrize("name", disk_c.TEMPLATES)
+@pytest.mark.parametrize("name", disk_templates.ALL)
 def test_module_has_the_name_of_its_template(name):
     assert disk_templates.of(name).name == name
 
@@ -55,7 +58,7 @@ def test_unknown_template_has_no_descriptor():
 
 def test_same_parameter_has_one_type():
     found = {}
-    for name in disk_c.TEMPLATES:
+    for name in disk_templates.ALL:
         for key, parameter in disk_templates.of(name).parameters.items():
             assert found.setdefault(key, parameter.type) == parameter.type
 
@@ -63,7 +66,7 @@ def test_same_parameter_has_one_type():
 def test_descriptors_are_read_when_the_first_question_is_asked():
     program = textwrap.dedent("""
         import sys
-        from ganeti.objects import disk_templates
+        from ganeti.objects import cluster_rules, disk_templates
         name = "ganeti.objects.disk_templates.plain"
         assert name not in sys.modules
         assert "plain" in disk_templates.GROWABLE and name in sys.modules
@@ -71,35 +74,41 @@ def test_descriptors_are_read_when_the_first_question_is_asked():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_template_in_another_directory_belongs_to_the_sets(tmp_path):
-    (tmp_path / "madeup.py").write_text(
+def test_names_have_the_order_of_placement_programs():
+    assert " ".join(disk_templates.ALL) == (
+        "diskless file sharedfile plain blockdev drbd rbd ext gluster"
+    )
+    assert list(disk_templates.EXT_MIRRORED) == [
+        name for name in disk_templates.ALL if name in disk_templates.EXT_MIRRORED
+    ]
+
+
+def test_template_in_another_directory_belongs_to_all_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "striped" not in disk_templates.GROWABLE
+    assert not types.DiskTemplate.check("striped")
+    (tmp_path / "striped.py").write_text(
         textwrap.dedent("""
         from ganeti.objects.disk_templates.descriptor import (
             NOT_MIRRORED, DiskTemplateDescriptor, Parameter, file_id)
 
         DESCRIPTOR = DiskTemplateDescriptor(
-            name="madeup", storage_type="file", mirroring=NOT_MIRRORED, htools_name="DTMadeUp",
-            parameters={"colour": Parameter("string", "red")}, new_id=file_id, is_file_based=True,
+            name="striped", storage_type="file", mirroring=NOT_MIRRORED, htools_name="DTStriped",
+            parameters={"width": Parameter("int", 2)}, new_id=file_id, is_file_based=True,
             directory="file_storage_dir", unit_kind="file", can_grow=True)
         """)
     )
-    program = textwrap.dedent("""
-        import sys
-        from ganeti.constants import disk
-        disk.TEMPLATES_IN_ORDER = (*disk.TEMPLATES_IN_ORDER, "madeup")
-        disk.TEMPLATES = tuple(sorted(disk.TEMPLATES_IN_ORDER))
-        from ganeti.objects import cluster_rules, disk_templates
-        disk_templates.__path__.append(sys.argv[1])
-        assert "madeup" in disk_templates.GROWABLE
-        assert "madeup" in disk_templates.FILE_BASED
-        assert "madeup" not in disk_templates.MIRRORED
-        assert disk_templates.directory_fields()["madeup"] == "file_storage_dir"
-        assert cluster_rules.disk_params({"madeup": {"colour": "blue"}}) == {
-            "madeup": {"colour": "blue"}}
-        from ganeti.htools import formats, units
-        assert formats.template_name("madeup") == "DTMadeUp"
-        assert units.desired("madeup", "/srv", []) == ("file", "/srv")
-        from ganeti.opcodes import types
-        assert types.DiskTemplate.check("madeup")
-    """)
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+    monkeypatch.setattr(disk_templates, "__path__", [*disk_templates.__path__, str(tmp_path)])
+    assert list(disk_templates.ALL)[-1] == "striped"
+    assert "striped" in disk_templates.GROWABLE
+    assert "striped" in disk_templates.FILE_BASED
+    assert "striped" not in disk_templates.MIRRORED
+    assert disk_templates.directory_fields()["striped"] == "file_storage_dir"
+    assert types.DiskTemplate.check("striped")
+    assert "striped" in disk_template_names()
+    assert cluster_rules.disk_params({"striped": {"width": 3}}) == {"striped": {"width": 3}}
+    assert formats.template_name("striped") == "DTStriped"
+    assert units.desired("striped", "/srv", []) == ("file", "/srv")
+    monkeypatch.undo()
+    assert "striped" not in disk_templates.GROWABLE

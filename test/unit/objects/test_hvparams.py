@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.constants import disk, hv, instance, net, node, verify
+from ganeti.constants import hv, instance, net, node, verify
 from ganeti.objects import disk_templates, hvparams, ipolicy
 from ganeti.objects.hypervisors import cpu_masks
 
@@ -51,7 +51,7 @@ def test_other_defaults_are_as_published():
     ][:2]
     assert ipolicy.defaults() == PUBLISHED["ipolicy"]
     assert verify.OBJECT_OF == PUBLISHED["verify"]
-    assert {name: disk_templates.of(name).storage_type for name in disk.TEMPLATES} == PUBLISHED[
+    assert {name: disk_templates.of(name).storage_type for name in disk_templates.ALL} == PUBLISHED[
         "template_to_storage"
     ]
     assert sorted(errors.PUBLISHED) == PUBLISHED["exceptions"]

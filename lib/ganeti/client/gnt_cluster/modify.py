@@ -138,7 +138,6 @@ def modify_params(values: Values) -> dict[str, Any]:
     if values.master_netmask is not None:
         found["master_netmask"] = parameters.netmask(values.master_netmask)
     if values.hvparams or values.diskparams:
-        from ganeti.constants import disk
         from ganeti.objects import hvparams
 
         if values.hvparams:
@@ -150,7 +149,7 @@ def modify_params(values: Values) -> dict[str, Any]:
         if values.diskparams:
             found["diskparams"] = parameters.typed_groups(
                 values.diskparams,
-                dict.fromkeys(disk.TEMPLATES, disk_templates.parameter_types()),
+                dict.fromkeys(disk_templates.ALL, disk_templates.parameter_types()),
                 "disk template",
             )
     if values.beparams:
@@ -234,11 +233,12 @@ def _require_known(params: dict[str, Any]) -> None:
 
     :raises OpPrereqError: unknown hypervisor or disk template.
     """
-    from ganeti.constants import disk, hv
+    from ganeti.constants import hv
+    from ganeti.objects import disk_templates
 
     for name, what, known in (
         ("enabled_hypervisors", "hypervisor", hv.ALL),
-        ("enabled_disk_templates", "disk template", disk.TEMPLATES),
+        ("enabled_disk_templates", "disk template", disk_templates.ALL),
     ):
         for word in params.get(name) or ():
             if word not in known:

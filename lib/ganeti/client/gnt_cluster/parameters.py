@@ -44,7 +44,6 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
     """
     from ganeti.bootstrap import InitParams
     from ganeti.cli import node_params
-    from ganeti.constants import disk
     from ganeti.objects import disk_templates, hvparams
 
     if values.defaults:
@@ -79,7 +78,7 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
         ndparams=node_params.node_params(values.ndparams),
         diskparams=typed_groups(
             values.diskparams,
-            dict.fromkeys(disk.TEMPLATES, disk_templates.parameter_types()),
+            dict.fromkeys(disk_templates.ALL, disk_templates.parameter_types()),
             "disk template",
         ),
         ipolicy=policy(values),

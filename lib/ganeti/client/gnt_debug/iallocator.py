@@ -168,7 +168,7 @@ COMMAND = Command(
         Option(
             "-t",
             "--disk-template",
-            choices=disk_const.TEMPLATES,
+            choices=opt.disk_template_names,
             metavar="TEMPL",
             help="disk template of the new instance",
         ),

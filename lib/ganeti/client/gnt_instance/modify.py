@@ -6,7 +6,6 @@ from ganeti import errors
 from ganeti.cli import failures, instance_options, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
-from ganeti.constants import disk as disk_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ MODIFY = Command(
         Option(
             "-t",
             "--disk-template",
-            choices=sorted(disk_const.TEMPLATES),
+            choices=opt.disk_template_names,
             metavar="TEMPL",
             help="convert all disks of the stopped instance to this template",
         ),

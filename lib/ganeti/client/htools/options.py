@@ -8,10 +8,10 @@ options may follow arguments, and an optional argument stands in the same word (
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ganeti import errors
-from ganeti.constants.disk import TEMPLATES_IN_ORDER
+from ganeti.objects import disk_templates
 from ganeti.utils.records import field, record
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -43,7 +43,7 @@ class Option:
     convert: str = "flag"
     default: Any = None
     constant: Any = True
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()
     completion: str = "none"
     label: str = ""
 
@@ -153,7 +153,7 @@ ALL: dict[str, Option] = {
         _flag("force", "force", "go on without a master node", "f"),
         _flag("one_step_only", "one-step-only", "print only the first group"),
         Option("disk_template", "disk-template", "the disk template of the instances", "",
-               REQUIRED, "TEMPLATE", "choice", choices=TEMPLATES_IN_ORDER, completion="choices"),
+               REQUIRED, "TEMPLATE", "choice", choices=disk_templates.ALL, completion="choices"),
         Option("spindle_use", "spindle-use", "spindles which an instance uses", "", REQUIRED,
                "SPINDLES", "int", completion="float", label="parsing spindle-use"),
         _flag("independent_groups", "independent-groups",

@@ -15,7 +15,7 @@ from ganeti.htools.loading import form
 from ganeti.htools.loading.rest import policy as read_policy
 from ganeti.htools.loading.text import unknown_node
 from ganeti.htools.node import Node
-from ganeti.htools.policy import ALL_TEMPLATES
+from ganeti.objects import disk_templates
 from ganeti.utils.records import field, record
 from ganeti.wire import json
 
@@ -238,7 +238,7 @@ def _node(name: str, data: Mapping[str, Any], groups: Mapping[str, int]) -> Node
 def _instance(name: str, data: Mapping[str, Any]) -> Instance:
     where = f"invalid data for instance '{name}'"
     template = _get(data, "disk_template", str, where)
-    if template not in ALL_TEMPLATES:
+    if template not in disk_templates.ALL:
         raise errors.ParseError(
             f'{where}: Invalid string value for type DiskTemplate: "{template}"'
         )

@@ -11,7 +11,8 @@ from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
 from ganeti.htools.loading import form
 from ganeti.htools.loading.text import unknown_node
 from ganeti.htools.node import Node
-from ganeti.htools.policy import ALL_TEMPLATES, Policy, Range, Spec
+from ganeti.htools.policy import Policy, Range, Spec
+from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def policy(data: Mapping[str, Any], owner: str) -> Policy:
         ),
         standard=spec(get(data, "std", dict, owner), owner),
         templates=tuple(
-            one for one in get(data, "disk-templates", list, owner) if one in ALL_TEMPLATES
+            one for one in get(data, "disk-templates", list, owner) if one in disk_templates.ALL
         ),
         vcpu_ratio=float(get(data, "vcpu-ratio", (int, float), owner)),
         spindle_ratio=float(get(data, "spindle-ratio", (int, float), owner)),
@@ -200,7 +201,7 @@ def make_instance(data: Mapping[str, Any], nodes: Mapping[str, int]) -> Instance
         memory=int(memory if isinstance(memory, int) else backend.get("maxmem", 0)),
         disk=int(data.get("disk_usage") or 0),
         vcpus=int(vcpus or 0),
-        template=template if template in ALL_TEMPLATES else "plain",
+        template=template if template in disk_templates.ALL else "plain",
         primary=nodes[primary],
         secondary=nodes[secondaries[0]] if secondaries else NO_NODE,
         disks=disks,

@@ -17,7 +17,8 @@ from ganeti.htools.cluster import ALLOC_POLICIES, Cluster, Group
 from ganeti.htools.formats import fixed, number, texts
 from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
 from ganeti.htools.node import Node
-from ganeti.htools.policy import ALL_TEMPLATES, DEFAULT, Policy, Range, Spec
+from ganeti.htools.policy import Policy, Range, Spec
+from ganeti.objects import disk_templates
 
 _SECTIONS = 4
 _GROUP_MIN, _GROUP_MAX = 4, 5
@@ -185,7 +186,7 @@ def _instance(columns: list[str], nodes: dict[str, int]) -> Instance:
         raise errors.ParseError(f'Invalid string value for type InstanceStatus: "{columns[4]}"')
     auto_balance = _flag(f"instance {name}", "auto_balance", columns[5])
     template = columns[8]
-    if template not in ALL_TEMPLATES:
+    if template not in disk_templates.ALL:
         raise errors.ParseError(
             f'Instance {name}: Invalid string value for type DiskTemplate: "{template}"'
         )
@@ -229,7 +230,7 @@ def _policies(cluster: Cluster, lines: Sequence[str]) -> None:
             raise errors.ParseError(f"Invalid minmax specs: '{texts(columns[2].split(';'))}'")
         templates = _list(columns[3])
         for template in templates:
-            if template not in ALL_TEMPLATES:
+            if template not in disk_templates.ALL:
                 raise errors.ParseError(f'Invalid string value for type DiskTemplate: "{template}"')
         policy = Policy(
             ranges=tuple(Range(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True)),
@@ -333,4 +334,4 @@ def _policy_line(owner: str, policy: Policy) -> str:
     )
 
 
-__all__ = ["DEFAULT", "parse", "parse_number", "serialize", "unknown_node"]
+__all__ = ["parse", "parse_number", "serialize", "unknown_node"]

@@ -1,15 +1,17 @@
 """The disk templates: a descriptor each, and the sets which follow from them.
 
 A :class:`~ganeti.objects.disk_templates.descriptor.DiskTemplateDescriptor` holds what code outside
-of the drivers must know: parameters, capabilities, identity of new disks. The module of a template
-has its name and is read when the first question is asked, because each command imports this
-package. A new template needs a module here, a name in :data:`ganeti.constants.disk.TEMPLATES` and a
-class in :mod:`ganeti.storage`.
+of the drivers must know: parameters, capabilities, identity of new disks, the class of the devices
+on a node. The module of a template has its name and is read when the first question is asked,
+because each command imports this package.
+
+A template exists when its module is in a directory of ``__path__``; a distribution may append one.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Set
 
 from ganeti import errors
@@ -31,25 +33,67 @@ def _read(name: str) -> DiskTemplateDescriptor:
     return descriptor
 
 
+_ENDING = ".py"
+_NO_TEMPLATES = ("__init__", "descriptor")
+#: The order of placement programs and lists of storage units; other templates follow by name.
+_FIRST = (
+    disk_c.DISKLESS,
+    disk_c.FILE,
+    disk_c.SHARED_FILE,
+    disk_c.PLAIN,
+    disk_c.BLOCK,
+    disk_c.DRBD8,
+    disk_c.RBD,
+    disk_c.EXT,
+    disk_c.GLUSTER,
+)
+
+
+@functools.cache
+def _names_in(directories: tuple[str, ...]) -> tuple[str, ...]:
+    found = {
+        file.removesuffix(_ENDING)
+        for directory in directories
+        for file in os.listdir(directory)
+        if file.endswith(_ENDING)
+    }
+    others = sorted(found.difference(_FIRST, _NO_TEMPLATES))
+    return (*(name for name in _FIRST if name in found), *others)
+
+
 def of(name: str) -> DiskTemplateDescriptor:
     """Return the descriptor of a disk template.
 
     :raises ProgrammerError: there is no disk template of this name.
     """
-    if name not in disk_c.TEMPLATES:
+    if name not in ALL:
         raise errors.ProgrammerError(f"there is no disk template {name!r}")
     return _read(name)
 
 
 class Templates(Set[str]):
-    """The names of all templates for which a question has the answer yes."""
+    """The names of all templates for which a question has the answer yes, in a fixed order.
 
-    def __init__(self, question: Callable[[DiskTemplateDescriptor], bool]) -> None:
+    They are found when the set is asked, so it is complete when ``__path__`` has grown.
+    """
+
+    def __init__(self, question: Callable[[DiskTemplateDescriptor], bool] | None = None) -> None:
         self._question = question
+        self._asked: tuple[str, ...] = ()
+        self._found: tuple[str, ...] = ()
 
-    @functools.cached_property
-    def _names(self) -> frozenset[str]:
-        return frozenset(name for name in disk_c.TEMPLATES if self._question(of(name)))
+    @property
+    def _names(self) -> tuple[str, ...]:
+        known = _names_in(tuple(__path__))
+        if self._asked is not known:
+            question = self._question
+            self._found = (
+                known
+                if question is None
+                else tuple(name for name in known if question(_read(name)))
+            )
+            self._asked = known
+        return self._found
 
     @classmethod
     def _from_iterable(cls, names: Any) -> frozenset[str]:  # type: ignore[override]
@@ -65,6 +109,8 @@ class Templates(Set[str]):
         return len(self._names)
 
 
+#: All templates; no descriptor is read for this.
+ALL = Templates()
 #: An instance can have disks of them.
 WITH_DEVICES = Templates(lambda one: bool(one.device))
 LVM_BASED = Templates(lambda one: one.needs_volume_group)
@@ -98,21 +144,21 @@ def defaults(name: str) -> dict[str, object]:
 
 def all_defaults() -> dict[str, dict[str, object]]:
     """Return the defaults of the parameters of each disk template."""
-    return {name: defaults(name) for name in disk_c.TEMPLATES}
+    return {name: defaults(name) for name in sorted(ALL)}
 
 
 def parameter_types() -> dict[str, str]:
     """Return the type of each parameter; the same name has the same type in all templates."""
     return {
         key: parameter.type
-        for name in disk_c.TEMPLATES
+        for name in sorted(ALL)
         for key, parameter in of(name).parameters.items()
     }
 
 
 def directory_fields() -> dict[str, str]:
     """Return template -> attribute of the cluster with its directory, for those which have one."""
-    return {name: of(name).directory for name in disk_c.TEMPLATES_IN_ORDER if of(name).directory}
+    return {name: of(name).directory for name in ALL if of(name).directory}
 
 
 def types_with_directory() -> frozenset[str]:

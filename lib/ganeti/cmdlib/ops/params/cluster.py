@@ -304,7 +304,7 @@ class _Builder:
                     **self.old.diskparams.get(name, {}),
                     **given.get(name, {}),
                 }
-                for name in disk_c.TEMPLATES
+                for name in sorted(disk_templates.ALL)
             }
             self.values["diskparams"] = table
         if op.hv_state is not None:
@@ -318,7 +318,7 @@ class _Builder:
         if self.op.enabled_disk_templates is None:
             return self.old.enabled_disk_templates
         templates = cluster_rules.chosen(
-            self.op.enabled_disk_templates, disk_c.TEMPLATES, "disk template"
+            self.op.enabled_disk_templates, disk_templates.ALL, "disk template"
         )
         self.values["enabled_disk_templates"] = templates
         gone = sorted(set(self.old.enabled_disk_templates) - set(templates))
@@ -447,7 +447,7 @@ class _Builder:
         key = ipolicy.DISK_TEMPLATES
         if key in given:
             disabled = sorted(set(given[key]) - set(templates))
-            if disabled and set(disabled) <= set(disk_c.TEMPLATES):
+            if disabled and disk_templates.ALL >= set(disabled):
                 raise errors.ParameterError(
                     f"the instance policy allows disk templates which are not enabled:"
                     f" {comma_join(disabled)}"

@@ -34,7 +34,7 @@ def merged_diskparams(
     """Return the parameters per disk template after a change, without templates which have none."""
     changed = {template: dict(params) for template, params in present.items()}
     for template, params in given.items():
-        if template not in disk_c.TEMPLATES:
+        if template not in disk_templates.ALL:
             raise errors.OpPrereqError(
                 f"there is no disk template {template!r}", errors.ECODE_INVAL
             )
