@@ -180,7 +180,7 @@ class JobLost(GenericError):
 
 
 class JobCanceled(GenericError):
-    """The job was cancelled; raised inside the job."""
+    """The job was canceled; raised inside the job."""
 
 
 class JobFileCorrupted(GenericError):

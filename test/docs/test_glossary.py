@@ -45,6 +45,8 @@ PATTERNS = {
     "sight (of a node or daemon)": r"(?<![a-z`\"])sights?(?![a-z])",
     "look (at intervals)": r"LOOK(ED)?_|\b(two|each|first|next|one) looks?\b",
     "at work": r"\bat[ _]work\b",
+    # QEMU and asyncio spell it with two letters, and so does a published message.
+    "cancelled, cancelling": r"(?<![\".])(?<!successfully )cancell(ed|ing)(?![\"(]|error)",
 }
 SUFFIXES = {".py", ".rst", ".md", ".sh", ""}
 FOLDERS = ("lib", "daemons", "scripts", "tools", "devel", "man", "doc", "packaging")

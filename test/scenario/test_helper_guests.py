@@ -208,7 +208,7 @@ def test_free_space_is_overwritten(cluster: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_master_that_dies_leaves_nothing_that_lasts(cluster: Cluster) -> None:
-    """Cancelled, or killed with the helper running: the next operation begins anew."""
+    """Canceled, or killed with the helper running: the next operation begins anew."""
     node = cluster.node_names[0]
     pid_file = cluster.path(node, "var/run/ganeti/kvm-hypervisor/pid/web.example.com")
     cluster.run(*add("mode", "web", "-O", "mode=work", "--no-start")).ok()

@@ -99,7 +99,7 @@ def test_target_that_dies_leaves_the_guest_running(
     first.wait_booted(slow, more_than=len(first.lines(slow)))
 
 
-def test_cancelled_migration(nodes: tuple[Node, Node], guest: FilledInstance) -> None:
+def test_canceled_migration(nodes: tuple[Node, Node], guest: FilledInstance) -> None:
     """The master gives up in the middle: both sides are put in order."""
     first, second = nodes
     slow = first.instance(NAME, migration_bandwidth=1)

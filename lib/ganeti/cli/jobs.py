@@ -49,7 +49,7 @@ _CANCELED = "Job was canceled"
 _WAITING_FOR = {
     "queued": "is waiting in the queue",
     "waiting": "is waiting for locks",
-    "canceling": "is being cancelled",
+    "canceling": "is being canceled",
     "running": "is running",
 }
 
@@ -249,7 +249,7 @@ def wait_for_job(
 
     :returns: a result for each opcode.
     :raises JobLost: the job does not exist.
-    :raises JobCanceled: the job was cancelled.
+    :raises JobCanceled: the job was canceled.
     :raises GenericError: the error with which the job failed.
     """
     follow_job(client, job_id, show)

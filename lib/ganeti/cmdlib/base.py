@@ -86,7 +86,7 @@ class OpCallbacks(Protocol):
     def check_cancel(self) -> None:
         """Check whether the job may go on.
 
-        :raises errors.JobCanceled: the job was cancelled.
+        :raises errors.JobCanceled: the job was canceled.
         """
 
     def priority(self) -> int:
@@ -146,7 +146,7 @@ class JobLocks(Protocol):
         timeout_s: float | None = None,
         priority: int | Callable[[], int] = 0,
         opportunistic: bool = False,
-        cancelled: Callable[[], None] | None = None,
+        canceled: Callable[[], None] | None = None,
     ) -> frozenset[str] | None:
         """Take locks of one level, waiting for them in order."""
 

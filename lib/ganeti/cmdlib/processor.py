@@ -66,7 +66,7 @@ class Processor:
         :raises errors.OpExecError: it failed in ``exec``; the text names what is left.
         :raises errors.HooksAbort: a pre hook vetoed the operation.
         :raises errors.OpResultError: the result does not have the declared type of the opcode.
-        :raises errors.JobCanceled: the job was cancelled while it waited for locks.
+        :raises errors.JobCanceled: the job was canceled while it waited for locks.
         """
         unit_class = cmdlib.lookup(op.OP_ID)
         ctx = LuContext(self._context, callbacks, author=_author(op, callbacks))
@@ -119,7 +119,7 @@ class Processor:
                 shared=shared,
                 opportunistic=level in unit.opportunistic_levels,
                 priority=callbacks.priority,
-                cancelled=callbacks.check_cancel,
+                canceled=callbacks.check_cancel,
             )
         except errors.LockError as err:
             gone = (

@@ -422,7 +422,7 @@ def _require_domain(name: str) -> None:
 
 def _reason(err: BaseException) -> str:
     if isinstance(err, _Ended):
-        return "it was cancelled"
+        return "it was canceled"
     return str(err) or type(err).__name__
 
 

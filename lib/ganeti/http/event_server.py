@@ -239,7 +239,7 @@ class Server:
         ) as err:
             _log.debug("client %s lost: %r", connection.peer, err)
         except asyncio.CancelledError:
-            # Cancelled by stop() or _disconnect_idle(), which do not wait for more.
+            # Canceled by stop() or _disconnect_idle(), which do not wait for more.
             _log.debug("client %s disconnected", connection.peer)
         finally:
             self._connections.pop(connection, None)

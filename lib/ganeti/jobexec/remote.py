@@ -149,7 +149,7 @@ class RemoteLocks:
         timeout_s: float | None = None,
         priority: int | Callable[[], int] = 0,
         opportunistic: bool = False,
-        cancelled: Callable[[], None] | None = None,
+        canceled: Callable[[], None] | None = None,
     ) -> frozenset[str] | None:
         """Take locks of one level, waiting for them in order.
 

@@ -247,7 +247,7 @@ class _Locks:
             shared=wanted.shared,
             opportunistic=wanted.opportunistic,
             priority=self._callbacks.priority,
-            cancelled=self._check_waiting,
+            canceled=self._check_waiting,
         )
         taken = acquire(timeout_s=0)
         if taken is None and wanted.timeout_s != 0:

@@ -161,7 +161,7 @@ class LockManager:
         timeout_s: float | None = None,
         priority: int | Callable[[], int] = 0,
         opportunistic: bool = False,
-        cancelled: Callable[[], None] | None = None,
+        canceled: Callable[[], None] | None = None,
     ) -> frozenset[str] | None:
         """Take locks of one level, waiting for them in order.
 
@@ -170,7 +170,7 @@ class LockManager:
         :param priority: a smaller number is served first; a function is called outside the mutex.
         :param opportunistic: take the locks which are free now and do not wait for the others; keys
             without a lock are left out.
-        :param cancelled: called in this thread when the request begins to wait and after each
+        :param canceled: called in this thread when the request begins to wait and after each
             :meth:`wake`; an exception which it raises withdraws the request.
         :returns: keys of the locks taken (all present members for the whole level); None after a
             timeout, and then the owner got none of the locks.
@@ -187,7 +187,7 @@ class LockManager:
             self.begin(owner, level, keys, shared=shared, priority=_number(priority)),
             timeout_s=timeout_s,
             priority=priority,
-            cancelled=cancelled,
+            canceled=canceled,
         ):
             return None
         if keys is None:
@@ -233,11 +233,11 @@ class LockManager:
         *,
         timeout_s: float | None = None,
         priority: int | Callable[[], int] = 0,
-        cancelled: Callable[[], None] | None = None,
+        canceled: Callable[[], None] | None = None,
     ) -> bool:
         """Wait until a request is granted or has failed.
 
-        The parameters are those of :meth:`acquire`; an exception which ``cancelled`` or
+        The parameters are those of :meth:`acquire`; an exception which ``canceled`` or
         ``priority`` raises withdraws the request.
 
         :returns: whether it was granted; False after a timeout.
@@ -249,7 +249,7 @@ class LockManager:
             return True
         begun = time.monotonic()
         try:
-            return self._wait(request, timeout_s, priority, cancelled)
+            return self._wait(request, timeout_s, priority, canceled)
         finally:
             _WAITS.observe(time.monotonic() - begun, _level_of(request))
 
@@ -258,7 +258,7 @@ class LockManager:
         request: LockRequest,
         timeout_s: float | None,
         priority: int | Callable[[], int],
-        cancelled: Callable[[], None] | None,
+        canceled: Callable[[], None] | None,
     ) -> bool:
         assert request.event is not None
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -268,8 +268,8 @@ class LockManager:
                 with self._mutex:
                     self._table.move(request, wanted)
             self._free_dead_blockers(request)
-            if cancelled is not None:
-                cancelled()
+            if canceled is not None:
+                canceled()
             while True:
                 left_s = None if deadline is None else deadline - time.monotonic()
                 expired = left_s is not None and left_s <= 0
@@ -287,8 +287,8 @@ class LockManager:
                         return False
                     woken, request.woken = request.woken, False
                     request.event.clear()
-                if woken and cancelled is not None:
-                    cancelled()
+                if woken and canceled is not None:
+                    canceled()
         except BaseException:
             with self._mutex:
                 self._table.give_up(request)
@@ -301,7 +301,7 @@ class LockManager:
         *,
         timeout_s: float | None = 0,
         priority: int | Callable[[], int] = 0,
-        cancelled: Callable[[], None] | None = None,
+        canceled: Callable[[], None] | None = None,
     ) -> bool:
         """Bring locks to the given modes, all or none of them.
 
@@ -322,7 +322,7 @@ class LockManager:
             gains, losses = self._table.split(owner, changes)
             self._table.check_order(owner, gains)
             request = self._table.begin(owner, self._table.steps(gains), gains, first)
-        if not self.wait(request, timeout_s=timeout_s, priority=priority, cancelled=cancelled):
+        if not self.wait(request, timeout_s=timeout_s, priority=priority, canceled=canceled):
             return False
         with self._mutex:
             touched: Touched = []
@@ -486,7 +486,7 @@ class LockManager:
     # -- for the job queue --------------------------------------------------------------------
 
     def wake(self, owner: Owner) -> None:
-        """Let a waiting request of this owner call its ``cancelled`` function again."""
+        """Let a waiting request of this owner call its ``canceled`` function again."""
         with self._mutex:
             request = self._table.requests.get(owner)
             if request is not None and request.event is not None:

@@ -179,7 +179,7 @@ def test_a_unit_may_ask_for_the_big_lock_alone(master, probe):
     assert seen == [{"BGL": "exclusive"}]
 
 
-def test_a_cancelled_job_does_not_begin(master, probe):
+def test_a_canceled_job_does_not_begin(master, probe):
     job = master.new_job()
     job.cancel = True
     with pytest.raises(errors.JobCanceled):
@@ -188,7 +188,7 @@ def test_a_cancelled_job_does_not_begin(master, probe):
     assert "exec" not in probe.phases
 
 
-def test_a_running_job_is_cancelled_before_it_changes_anything(master, probe):
+def test_a_running_job_is_canceled_before_it_changes_anything(master, probe):
     """The checks and the hooks before may have taken long."""
     job = master.new_job()
     probe.check_prereq = lambda self: setattr(job, "cancel", True) or "plan"

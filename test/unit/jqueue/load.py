@@ -169,7 +169,7 @@ class Run:
                 ["web"],
                 shared=False,
                 priority=callbacks.priority,
-                cancelled=callbacks.check_cancel,
+                canceled=callbacks.check_cancel,
             )
         try:
             callbacks.notify_start()

@@ -99,7 +99,7 @@ class Lab:
                 ["web"],
                 shared=False,
                 priority=callbacks.priority,
-                cancelled=callbacks.check_cancel,
+                canceled=callbacks.check_cancel,
             )
             locks.release(callbacks.owner)
         if name == "no-start":

@@ -1,4 +1,4 @@
-"""Jobs are cancelled in every state in which they can be."""
+"""Jobs are canceled in every state in which they can be."""
 
 from __future__ import annotations
 

@@ -300,19 +300,17 @@ def test_a_priority_changed_just_before_the_request_is_seen(locks: LockManager) 
     _until(lambda: locks.is_owned(C, NODE, "n1"))
 
 
-def test_cancelled_is_asked_at_the_start_and_when_woken(locks: LockManager) -> None:
+def test_canceled_is_asked_at_the_start_and_when_woken(locks: LockManager) -> None:
     locks.acquire(A, NODE, ["n2"], shared=False)
     asked: list[int] = []
     stop = threading.Event()
 
-    def cancelled() -> None:
+    def canceled() -> None:
         asked.append(1)
         if stop.is_set():
             raise errors.JobCanceled("job was asked to stop")
 
-    thread = _Thread(
-        lambda: locks.acquire(B, NODE, ["n1", "n2"], shared=False, cancelled=cancelled)
-    )
+    thread = _Thread(lambda: locks.acquire(B, NODE, ["n1", "n2"], shared=False, canceled=canceled))
     _until(lambda: len(asked) == 1)
     locks.wake(B)
     _until(lambda: len(asked) == 2)
@@ -324,27 +322,27 @@ def test_cancelled_is_asked_at_the_start_and_when_woken(locks: LockManager) -> N
     assert _try(locks, C, NODE, ["n1"]) == {"n1"}
 
 
-def test_cancelled_before_the_request_was_made(locks: LockManager) -> None:
+def test_canceled_before_the_request_was_made(locks: LockManager) -> None:
     locks.acquire(A, NODE, ["n1"], shared=False)
 
-    def cancelled() -> None:
+    def canceled() -> None:
         raise errors.JobCanceled("job was asked to stop")
 
     with pytest.raises(errors.JobCanceled):
-        locks.acquire(B, NODE, ["n1"], shared=False, cancelled=cancelled)
+        locks.acquire(B, NODE, ["n1"], shared=False, canceled=canceled)
     assert locks.owners() == [A]
 
 
-def test_granted_while_being_cancelled(locks: LockManager) -> None:
+def test_granted_while_being_canceled(locks: LockManager) -> None:
     """The lock arrives at the moment at which the owner gives up: it must not stay with him."""
     locks.acquire(A, NODE, ["n1"], shared=False)
 
-    def cancelled() -> None:
+    def canceled() -> None:
         locks.release(A)
         raise errors.JobCanceled("job was asked to stop")
 
     with pytest.raises(errors.JobCanceled):
-        locks.acquire(B, NODE, ["n1"], shared=False, cancelled=cancelled)
+        locks.acquire(B, NODE, ["n1"], shared=False, canceled=canceled)
     assert locks.owners() == []
     assert _try(locks, C, NODE, ALL) == {"n1", "n2", "n3"}
 

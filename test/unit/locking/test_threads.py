@@ -70,7 +70,7 @@ class _Worker(threading.Thread):
         self.locks = locks
         self.watch = watch
         self.stop_me = threading.Event()
-        self.taken = self.late = self.cancelled = self.removed = 0
+        self.taken = self.late = self.canceled = self.removed = 0
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -80,7 +80,7 @@ class _Worker(threading.Thread):
         except BaseException as err:  # noqa: BLE001 - the test reports what a thread died of
             self.error = err
 
-    def _check_cancelled(self) -> None:
+    def _check_canceled(self) -> None:
         if self.stop_me.is_set():
             raise errors.JobCanceled("job was asked to stop")
 
@@ -98,7 +98,7 @@ class _Worker(threading.Thread):
                     time.sleep(rng.random() * 0.0005)
         except errors.JobCanceled:
             self.stop_me.clear()
-            self.cancelled += 1
+            self.canceled += 1
         except errors.LockError as err:
             assert "was removed" in str(err) or "does not exist" in str(err), err
             self.removed += 1
@@ -125,7 +125,7 @@ class _Worker(threading.Thread):
             timeout_s=0.001 if kind < 0.1 else None,
             opportunistic=0.1 < kind < 0.2,
             priority=rng.randint(-1, 1),
-            cancelled=self._check_cancelled,
+            canceled=self._check_canceled,
         )
         if got is None:
             self.late += 1
@@ -160,7 +160,7 @@ class _Queue(Queue):
         self._worker = worker
 
     def check_cancel(self) -> None:
-        self._worker._check_cancelled()
+        self._worker._check_canceled()
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_many_threads(execution: str, rounds: int, tmp_path: Path) -> None:
     assert locks.owners() == []
     assert locks.table() == []
     assert sum(worker.taken for worker in workers) > THREADS * rounds
-    for figure in ("late", "cancelled"):
+    for figure in ("late", "canceled"):
         assert sum(getattr(worker, figure) for worker in workers) > 0, figure
 
 

@@ -37,7 +37,7 @@ def wait_complete(control: Qmp, instance_name: str) -> None:
     )
 
 
-def wait_cancelled(control: Qmp, instance_name: str) -> None:
+def wait_canceled(control: Qmp, instance_name: str) -> None:
     """Wait until the source has stopped to send.
 
     Until then the guest is in a transitional state, and returns to the state it had before.
@@ -50,7 +50,7 @@ def wait_cancelled(control: Qmp, instance_name: str) -> None:
             and control.execute("query-status").get("status") != "finish-migrate"
         ),
         CANCEL_TIMEOUT_S,
-        f"the migration of instance {instance_name} was cancelled, but has not ended",
+        f"the migration of instance {instance_name} was canceled, but has not ended",
     )
 
 

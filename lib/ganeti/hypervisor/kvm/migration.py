@@ -261,10 +261,10 @@ class KvmMigration(base.Migration):
         layout = layouts.of(instance.name)
         self._guests.require_running(layout)
         with self._guests.control(layout) as control:
-            # A cancelled post-copy migration would destroy the guest, which is on the target.
+            # A canceled post-copy migration would destroy the guest, which is on the target.
             if not parse.is_postcopy(control.execute("query-migrate").get("status")):
                 control.execute("migrate_cancel")
-                incoming.wait_cancelled(control, instance.name)
+                incoming.wait_canceled(control, instance.name)
             run_state = control.execute("query-status").get("status")
             if parse.has_sent(run_state, control.execute("query-migrate")):
                 raise guest_errors.was_sent(instance.name)

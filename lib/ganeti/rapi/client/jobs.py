@@ -63,5 +63,5 @@ class Jobs(Transport):
         return found
 
     def CancelJob(self, job_id: int | str, dry_run: bool = False) -> list[Any]:
-        """Cancel a job; return whether it is cancelled, and a sentence."""
+        """Cancel a job; return whether it is canceled, and a sentence."""
         return list(self._delete(self._path("jobs", job_id), options(dry_run=dry_run)))

@@ -167,7 +167,7 @@ RESOURCES: Final = (
             DELETE: DirectChange(
                 _cancel,
                 "Cancel a job.",
-                Result(ht.Tuple(ht.Bool, ht.Str), "[whether it is cancelled, a sentence]"),
+                Result(ht.Tuple(ht.Bool, ht.Str), "[whether it is canceled, a sentence]"),
             ),
         },
     ),

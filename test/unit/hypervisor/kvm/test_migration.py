@@ -382,7 +382,7 @@ def test_a_guest_that_was_sent_never_runs_on_at_the_source(kvm, monkeypatch, run
     with pytest.raises(errors.HypervisorError, match="cannot run on here|has not ended"):
         kvm.migration.finalize_source(GUEST, success=False, live=True)
     assert ("cont", {}) not in StateQmp.done
-    # A cancelled post-copy migration would destroy the guest.
+    # A canceled post-copy migration would destroy the guest.
     assert (("migrate_cancel", {}) in StateQmp.done) == (not answer["status"].startswith("post"))
     StateQmp.done.clear()
     if not answer["status"].startswith("post"):

@@ -260,7 +260,7 @@ def test_a_live_migration_whose_last_answer_is_lost_counts_as_sent(pair: Pair) -
 
 @sends
 @pytest.mark.parametrize("live", [True, False])
-def test_a_transfer_is_cancelled(pair: Pair, live: bool) -> None:
+def test_a_transfer_is_canceled(pair: Pair, live: bool) -> None:
     pair.accept(pair.info())
     pair.target.misbehave("restore", "hang")
     with pair.source.here():

@@ -3,7 +3,7 @@
 A helper guest carries out a task on the disks of a stopped instance and switches itself off
 (:mod:`ganeti.backend.instance.helper` is the node side). The disks must be active, the caller holds
 the locks of instance and node. The guest and its files are always removed afterwards, also when the
-job is cancelled. When the master dies meanwhile, the next start, stop, removal or helper guest of
+job is canceled. When the master dies meanwhile, the next start, stop, removal or helper guest of
 the instance removes them.
 
 Two time limits bound the task: until the guest has asked for its task, and from then on until it is
@@ -121,7 +121,7 @@ def run(
 
     :raises errors.OpExecError: it did not start, did not end, or failed; the text has its last
         lines of output.
-    :raises errors.JobCanceled: the job was cancelled.
+    :raises errors.JobCanceled: the job was canceled.
     """
     own = [*instance.nics, task.nic] if task.nic is not None else list(instance.nics)
     guest = (

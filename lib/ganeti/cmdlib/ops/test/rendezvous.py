@@ -19,7 +19,7 @@ from types import TracebackType
 from ganeti.platform import paths
 from ganeti.utils import fs, net
 
-# Pause between two checks whether the job was cancelled.
+# Pause between two checks whether the job was canceled.
 _STEP_S = 0.5
 
 

@@ -270,7 +270,7 @@ def test_a_helper_that_does_not_start():
     assert "no such image" in failed_creation(master)
 
 
-def test_cancelling_the_job_ends_the_helper():
+def test_canceling_the_job_ends_the_helper():
     master = master_of(states=(UP,))
     status = master.rpc.answers["helper_status"]
 

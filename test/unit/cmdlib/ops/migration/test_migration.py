@@ -292,7 +292,7 @@ def test_an_unexpected_error_after_the_request_to_send_undoes_nothing(monkeypatc
     master = master_with()
 
     def stop(*_args, **_more):
-        raise errors.JobCanceled("the job was cancelled")
+        raise errors.JobCanceled("the job was canceled")
 
     monkeypatch.setattr(live, "follow", stop)
     with pytest.raises(errors.JobCanceled):
