@@ -40,7 +40,7 @@ MODULES = {
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
         493,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 98),
+    "ganeti-rapi": ("import ganeti.server.rapi", 99),
     "ganeti-confd": ("import ganeti.server.confd", 110),
     "ganeti-mond": ("import ganeti.server.mond", 80),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),

@@ -18,12 +18,9 @@ import contextlib
 import logging
 import select
 import socket
-import sys
 import time
-from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
-from ganeti import errors
 from ganeti.confd.client import default_port
 from ganeti.confd.responder import Responder
 from ganeti.confd.source import ConfdSource
@@ -67,13 +64,8 @@ def prepare(options: argparse.Namespace) -> ConfdDaemon:
     address = options.bind or machine.current().default_bind_address()
     family = socket.AF_INET6 if net.is_ipv6(address) else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    try:
+    with daemon.serving(address, options.port):
         sock.bind((address, options.port))
-    except OSError as err:
-        sock.close()
-        raise errors.ConfigurationError(
-            f"cannot serve {address} port {options.port}: {err.strerror}"
-        ) from err
     responder = Responder()
     source = ConfdSource(here, responder, _load)
     # Before the first poll, so that no change is missed between the two.
@@ -145,14 +137,5 @@ def _serve(sock: socket.socket, responder: Responder) -> None:
                 sock.sendto(reply, peer)
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-confd``."""
-    daemon.main(
-        NAME,
-        sys.argv[1:] if argv is None else argv,
-        check=check,
-        prepare=prepare,
-        run=run,
-        port=default_port(),
-        early_drop=True,
-    )
+DAEMON: Final = daemon.Daemon(NAME, check, prepare, run, port=default_port, early_drop=True)
+main = DAEMON.main

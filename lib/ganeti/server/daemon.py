@@ -1,6 +1,6 @@
 """The part of the main function which all daemons share.
 
-A daemon consists of three functions, which are called in this order:
+Each daemon is a :class:`Daemon`, which consists of three functions. They are called in this order:
 
 ``check(options)``
     runs in the starting process, before anything is changed; raises an error when the daemon cannot
@@ -33,9 +33,9 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from ganeti import FULL_VERSION, __version__, errors
 from ganeti.constants import cli as exit_codes
@@ -134,6 +134,10 @@ class Signals:
         select.select([self._receive], [], [], timeout_s)
         return self.take()
 
+    def take_stop(self) -> bool:
+        """Take the signals, and tell whether one of them asks the daemon to stop."""
+        return not STOP_SIGNALS.isdisjoint(self.take())
+
     def wait_for_stop(self) -> signal.Signals:
         """Wait for a signal which asks the daemon to stop, and return it."""
         while True:
@@ -202,45 +206,6 @@ def _follow_log() -> None:
         daemonize.close_output(log.log_fileno())
 
 
-def build_parser(
-    name: str,
-    *,
-    port: int | None = None,
-    bind: str | None = None,
-    add_options: Callable[[argparse.ArgumentParser], None] | None = None,
-) -> argparse.ArgumentParser:
-    """Make the parser of a daemon's options.
-
-    :param port: the default port; None for a daemon without the options ``-p`` and ``-b``.
-    :param bind: the default address.
-    :param add_options: adds the options of this daemon.
-    """
-    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=_version(name))
-    add = parser.add_argument
-    add("-f", "--foreground", action="store_true", help="stay attached to the terminal")
-    add("-d", "--debug", action="count", default=0, help="log messages for debugging, too")
-    add(
-        "--syslog",
-        choices=log.SYSLOG_CHOICES,
-        default="no",
-        help="log to syslog in addition to the file (yes), or instead of it (only)",
-    )
-    add("--user", help="run as this user after start-up (needs root)")
-    add("--group", help="run as this group after start-up (needs root)")
-    if port is not None:
-        add("-p", "--port", type=_port, default=port, help=f"port to serve (default {port})")
-        add("-b", "--bind", metavar="ADDRESS", default=bind, help="address to serve")
-    if add_options is not None:
-        add_options(parser)
-    return parser
-
-
-def _version(name: str) -> str:
-    # Programs read the last word, the version of Ganeti with which this project is compatible.
-    return f"{name} (ganeti {FULL_VERSION}) {__version__}"
-
-
 def add_server_options(
     parser: argparse.ArgumentParser, *, default_clients: int, certificate: str
 ) -> None:
@@ -292,6 +257,20 @@ def served_address(options: argparse.Namespace) -> str:
     except OSError as err:
         raise errors.ConfigurationError(
             f"interface {options.interface} has no IPv4 address: {err.strerror}"
+        ) from err
+
+
+@contextlib.contextmanager
+def serving(address: str, port: int) -> Iterator[None]:
+    """Say which address cannot be served when the block cannot open its socket.
+
+    :raises ConfigurationError: the block has raised an OSError.
+    """
+    try:
+        yield
+    except OSError as err:
+        raise errors.ConfigurationError(
+            f"cannot serve {address} port {port}: {err.strerror}"
         ) from err
 
 
@@ -371,69 +350,130 @@ def hand_over(files: Sequence[str], user: str | None, group: str | None) -> None
             os.chown(path, uid, gid, follow_symlinks=False)
 
 
-def main(
-    name: str,
-    argv: Sequence[str],
-    *,
-    check: Callable[[argparse.Namespace], None],
-    prepare: Callable[[argparse.Namespace], _T],
-    run: Callable[[argparse.Namespace, _T, Signals], int | None],
-    port: int | None = None,
-    bind: str | None = None,
-    add_options: Callable[[argparse.ArgumentParser], None] | None = None,
-    early_drop: bool = False,
-) -> NoReturn:
-    """Run a daemon and exit.
+class Daemon(NamedTuple, Generic[_T]):
+    """A daemon, with the start and the end that all daemons share.
 
-    :param name: name of the program, such as ``ganeti-noded``; pid and log file are named after it.
-    :param argv: the options, without the program.
-    :param check: see the docstring of the module; ``prepare`` and ``run``, too.
-    :param port: the default port; None for a daemon without a port.
-    :param bind: the default address.
-    :param add_options: adds the options of this daemon.
-    :param early_drop: drop the privileges before ``prepare``, so that its files belong to the user
+    :ivar name: name of the program, such as ``ganeti-noded``; pid and log file are named after it.
+    :ivar check: see the docstring of the module; ``prepare`` and ``run``, too.
+    :ivar port: returns the default port; None for a daemon without the options ``-p`` and ``-b``.
+    :ivar add_options: adds the options of this daemon.
+    :ivar early_drop: drop the privileges before ``prepare``, so that its files belong to the user
         of the daemon.
-    :raises SystemExit: always. 0 after a requested stop, 2 for wrong options, 1 or the code of
-        :class:`StartRefused` when it could not run; the starting process exits with the code which
-        the daemon has reported.
     """
-    parser = build_parser(name, port=port, bind=bind, add_options=add_options)
-    options = parser.parse_args(list(argv))
-    notifier = notify.take()
-    if not options.foreground:
-        # The manager follows the process which it started, and that one ends.
-        notifier = notify.Notifier()
-    try:
+
+    name: str
+    check: Callable[[argparse.Namespace], None]
+    prepare: Callable[[argparse.Namespace], _T]
+    run: Callable[[argparse.Namespace, _T, Signals], int | None]
+    port: Callable[[], int] | None = None
+    add_options: Callable[[argparse.ArgumentParser], None] | None = None
+    early_drop: bool = False
+
+    def parser(self) -> argparse.ArgumentParser:
+        """Make the parser of the options."""
+        parser = argparse.ArgumentParser(prog=self.name, allow_abbrev=False)
+        # Programs read the last word, the version of Ganeti with which this project is compatible.
+        version = f"{self.name} (ganeti {FULL_VERSION}) {__version__}"
+        parser.add_argument("--version", action="version", version=version)
+        add = parser.add_argument
+        add("-f", "--foreground", action="store_true", help="stay attached to the terminal")
+        add("-d", "--debug", action="count", default=0, help="log messages for debugging, too")
+        add(
+            "--syslog",
+            choices=log.SYSLOG_CHOICES,
+            default="no",
+            help="log to syslog in addition to the file (yes), or instead of it (only)",
+        )
+        add("--user", help="run as this user after start-up (needs root)")
+        add("--group", help="run as this group after start-up (needs root)")
+        if self.port is not None:
+            port = self.port()
+            add("-p", "--port", type=_port, default=port, help=f"port to serve (default {port})")
+            add("-b", "--bind", metavar="ADDRESS", help="address to serve")
+        if self.add_options is not None:
+            self.add_options(parser)
+        return parser
+
+    def main(self, argv: Sequence[str] | None = None) -> NoReturn:
+        """Run the daemon and exit.
+
+        :param argv: the options, without the program; None for those of this process.
+        :raises SystemExit: always. 0 after a requested stop, 2 for wrong options, 1 or the code of
+            :class:`StartRefused` when it could not run; the starting process exits with the code
+            which the daemon has reported.
+        """
+        options = self.parser().parse_args(argv)
+        notifier = notify.take()
+        if not options.foreground:
+            # The manager follows the process which it started, and that one ends.
+            notifier = notify.Notifier()
+        try:
+            self.check(options)
+            ensure_runtime_dirs(paths.current())
+        except (errors.GenericError, OSError) as err:
+            print(f"{self.name}: {err}", file=sys.stderr)
+            _report_failure(notifier, err)
+            sys.exit(_exit_code(err))
+        global _foreground, _package
+        _foreground = options.foreground
+        # devel/install-ganeti removes no package which a process has open.
+        _package = os.open(os.path.dirname(paths.package_dir()), os.O_PATH | os.O_CLOEXEC)
+        ready = daemonize.Ready(None) if options.foreground else daemonize.daemonize(self.name)
+        try:
+            code = self._serve(options, ready, notifier)
+        except (errors.GenericError, OSError) as err:
+            logging.error("cannot run: %s", err)
+            ready.failed(str(err), _exit_code(err))
+            _report_failure(notifier, err)
+            if options.foreground:
+                print(f"{self.name}: {err}", file=sys.stderr)
+            code = _exit_code(err)
+        except BaseException as err:
+            if options.foreground or isinstance(err, SystemExit):
+                raise
+            # Standard error may be closed: the log and the starting process get the traceback.
+            logging.critical("ended by an internal error", exc_info=True)
+            ready.failed("internal error: " + traceback.format_exc().rstrip())
+            code = EXIT_FAILURE
+        logging.shutdown()
+        sys.exit(code)
+
+    def _serve(
+        self, options: argparse.Namespace, ready: daemonize.Ready, notifier: notify.Notifier
+    ) -> int:
         here = paths.current()
-        check(options)
-        ensure_runtime_dirs(here)
-    except (errors.GenericError, OSError) as err:
-        print(f"{name}: {err}", file=sys.stderr)
-        _report_failure(notifier, err)
-        sys.exit(_exit_code(err))
-    global _foreground, _package
-    _foreground = options.foreground
-    # devel/install-ganeti removes no package which a process has open.
-    _package = os.open(os.path.dirname(paths.package_dir()), os.O_PATH | os.O_CLOEXEC)
-    ready = daemonize.Ready(None) if options.foreground else daemonize.daemonize(name)
-    try:
-        code = _serve(name, here, options, ready, notifier, prepare, run, early_drop)
-    except (errors.GenericError, OSError) as err:
-        logging.error("cannot run: %s", err)
-        ready.failed(str(err), _exit_code(err))
-        _report_failure(notifier, err)
-        if options.foreground:
-            print(f"{name}: {err}", file=sys.stderr)
-        code = _exit_code(err)
-    except BaseException as err:
-        if options.foreground or isinstance(err, SystemExit):
-            raise
-        # Standard error may be closed: the log and the starting process get the traceback.
-        logging.critical("ended by an internal error", exc_info=True)
-        ready.failed("internal error: " + traceback.format_exc().rstrip())
-        code = EXIT_FAILURE
-    logging.shutdown()
-    sys.exit(code)
+        log_file = here.log_file(self.name)
+        log.setup(
+            self.name,
+            logfile=log_file,
+            debug=options.debug,
+            stderr=options.foreground,
+            syslog=options.syslog,
+            threads=bool(options.debug),
+        )
+        global _pid_file, _signals, _ready
+        _ready = ready
+        pid_file = _pid_file = daemonize.PidFile(here.pid_file(self.name))
+        pid_file.acquire()
+        signals = _signals = Signals()
+        logging.info("%s %s starts", self.name, FULL_VERSION)
+        try:
+            hand_over((log_file, pid_file.path), options.user, options.group)
+            if self.early_drop:
+                drop_privileges(options.user, options.group)
+            prepared = self.prepare(options)
+            drop_privileges(options.user, options.group)
+            ready.ready()
+            notifier.ready()
+            signals.report_to(notifier)
+            if not options.foreground:
+                daemonize.close_output(log.log_fileno())
+            code = self.run(options, prepared, signals)
+        finally:
+            signals.end_reports()
+            pid_file.release()
+        logging.info("%s ends", self.name)
+        return code or EXIT_SUCCESS
 
 
 def _exit_code(err: BaseException) -> int:
@@ -446,46 +486,3 @@ def _report_failure(notifier: notify.Notifier, err: BaseException) -> None:
         notifier.unneeded(str(err))
     else:
         notifier.failed(str(err))
-
-
-def _serve(
-    name: str,
-    here: paths.Paths,
-    options: argparse.Namespace,
-    ready: daemonize.Ready,
-    notifier: notify.Notifier,
-    prepare: Callable[[argparse.Namespace], _T],
-    run: Callable[[argparse.Namespace, _T, Signals], int | None],
-    early_drop: bool,
-) -> int:
-    log.setup(
-        name,
-        logfile=here.log_file(name),
-        debug=options.debug,
-        stderr=options.foreground,
-        syslog=options.syslog,
-        threads=bool(options.debug),
-    )
-    global _pid_file, _signals, _ready
-    _ready = ready
-    pid_file = _pid_file = daemonize.PidFile(here.pid_file(name))
-    pid_file.acquire()
-    signals = _signals = Signals()
-    logging.info("%s %s starts", name, FULL_VERSION)
-    try:
-        hand_over((here.log_file(name), pid_file.path), options.user, options.group)
-        if early_drop:
-            drop_privileges(options.user, options.group)
-        prepared = prepare(options)
-        drop_privileges(options.user, options.group)
-        ready.ready()
-        notifier.ready()
-        signals.report_to(notifier)
-        if not options.foreground:
-            daemonize.close_output(log.log_fileno())
-        code = run(options, prepared, signals)
-    finally:
-        signals.end_reports()
-        pid_file.release()
-    logging.info("%s ends", name)
-    return code or EXIT_SUCCESS

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import select
-import sys
-from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
+from typing import Final
 
 from ganeti.master_failover import child
 from ganeti.master_failover.watch import Watch
@@ -48,13 +46,10 @@ def run(options: argparse.Namespace, runner: AddressRunner, signals: daemon.Sign
     while True:
         pause_s = watch.poll()
         readable, _, _ = select.select([signals.fileno(), *watch.descriptors()], [], [], pause_s)
-        if signals.fileno() in readable and any(
-            number in daemon.STOP_SIGNALS for number in signals.take()
-        ):
+        if signals.fileno() in readable and signals.take_stop():
             watch.close()
             return None
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-failoverd``."""
-    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run)
+DAEMON: Final = daemon.Daemon(NAME, check, prepare, run)
+main = DAEMON.main

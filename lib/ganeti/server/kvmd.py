@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import select
-import sys
-from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from ganeti.hypervisor.kvm.user_shutdown import ShutdownMonitor
 from ganeti.platform import paths
@@ -63,9 +61,7 @@ def run(options: argparse.Namespace, kvmd: KvmDaemon, signals: daemon.Signals) -
             if one is not None:
                 poll.register(one.fileno(), select.POLLIN)
         ready = {fd for fd, _ in poll.poll(pause_s * 1000)}
-        if signals.fileno() in ready and any(
-            number in daemon.STOP_SIGNALS for number in signals.take()
-        ):
+        if signals.fileno() in ready and signals.take_stop():
             monitor.close()
             return None
         if watch is not None and watch.fileno() in ready:
@@ -73,6 +69,5 @@ def run(options: argparse.Namespace, kvmd: KvmDaemon, signals: daemon.Signals) -
         monitor.read(ready)
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-kvmd``."""
-    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run)
+DAEMON: Final = daemon.Daemon(NAME, check, prepare, run)
+main = DAEMON.main

@@ -12,8 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from ganeti.config import ssconf
 from ganeti.constants import cli as exit_codes
@@ -92,14 +91,5 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     return mastering.run(options, master, signals)
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-masterd``."""
-    daemon.main(
-        NAME,
-        sys.argv[1:] if argv is None else argv,
-        check=check,
-        prepare=prepare,
-        run=run,
-        add_options=add_options,
-        early_drop=True,
-    )
+DAEMON: Final = daemon.Daemon(NAME, check, prepare, run, add_options=add_options, early_drop=True)
+main = DAEMON.main

@@ -337,7 +337,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
         server.stop()
 
     def on_signal() -> None:
-        if not any(number in daemon.STOP_SIGNALS for number in signals.take()):
+        if not signals.take_stop():
             return
         # Only a master daemon which ends by itself is replaced by an automatic failover.
         fs.write_file(here.master_stopped_file, "", mode=0o644, sync=False)

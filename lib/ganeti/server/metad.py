@@ -18,11 +18,9 @@ import asyncio
 import logging
 import os
 import socket
-import sys
-from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
-from ganeti import __version__, errors
+from ganeti import __version__
 from ganeti.constants import metad as const
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
@@ -31,7 +29,7 @@ from ganeti.metad.control import Control
 from ganeti.metad.guests import Guests
 from ganeti.metad.web import MetadataApplication
 from ganeti.platform import machine, paths, users
-from ganeti.server import daemon
+from ganeti.server import daemon, event_loop
 from ganeti.utils import net
 
 NAME = const.PROGRAM
@@ -97,13 +95,9 @@ def prepare(options: argparse.Namespace) -> MetadataDaemon:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    try:
+    with daemon.serving(address, port):
         # The machine has the address only while there are guests.
         sock = net.tcp_listen(address, port, backlog=128, free_bind=True)
-    except OSError as err:
-        raise errors.ConfigurationError(
-            f"cannot serve {address} port {port}: {err.strerror}"
-        ) from err
     logging.info("serving %s port %d", address, port)
     return sock
 
@@ -116,18 +110,9 @@ def run(options: argparse.Namespace, metad: MetadataDaemon, signals: daemon.Sign
 
 async def _serve(metad: MetadataDaemon, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    loop.set_exception_handler(event_loop.log_unawaited)
+    stop = event_loop.stop_event(signals, metad.access_log.reopen)
     guests = Guests()
-
-    def on_signal() -> None:
-        for number in signals.take():
-            if number in daemon.STOP_SIGNALS:
-                stop.set()
-            else:
-                metad.access_log.reopen()
-
-    loop.add_reader(signals.fileno(), on_signal)
-    loop.set_exception_handler(_report)
     application = MetadataApplication(guests, paths.current().os_search_path)
     limits = event_server.Limits(
         clients=event_server.client_limit(_CLIENTS),
@@ -157,25 +142,7 @@ async def _serve(metad: MetadataDaemon, signals: daemon.Signals) -> None:
         await control.stop()
         for server in servers:
             await server.stop(_STOP_S)
-        loop.remove_reader(signals.fileno())
 
 
-def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of a task whose result no other task awaits."""
-    error = context.get("exception")
-    if isinstance(error, OSError | TimeoutError):
-        logging.debug("%s: %s", context.get("message"), error)
-    else:
-        logging.error("%s", context.get("message"), exc_info=error)
-
-
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-metad``."""
-    daemon.main(
-        NAME,
-        sys.argv[1:] if argv is None else argv,
-        check=check,
-        prepare=prepare,
-        run=run,
-        port=const.PORT,
-    )
+DAEMON: Final = daemon.Daemon(NAME, check, prepare, run, port=lambda: const.PORT)
+main = DAEMON.main

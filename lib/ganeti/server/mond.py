@@ -15,9 +15,8 @@ import ipaddress
 import logging
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from ganeti import __version__, errors
 from ganeti.constants import ssconf
@@ -31,7 +30,7 @@ from ganeti.mond.openmetrics import Family
 from ganeti.mond.registry import Registry
 from ganeti.mond.web import MonitoringApplication
 from ganeti.platform import machine, paths
-from ganeti.server import daemon
+from ganeti.server import daemon, event_loop
 from ganeti.utils import fs
 
 NAME: Final = "ganeti-mond"
@@ -67,12 +66,8 @@ def prepare(options: argparse.Namespace) -> MonitoringDaemon:
     """
     tls = _tls(options.tls) if options.tls else None
     address = options.bind or machine.current().default_bind_address()
-    try:
+    with daemon.serving(address, options.port):
         listener = event_server.listen(address, options.port)
-    except OSError as err:
-        raise errors.ConfigurationError(
-            f"cannot serve {address} port {options.port}: {err.strerror}"
-        ) from err
     access_log = AccessLog(paths.current().mond_access_log_file)
     logging.info("serving %s port %d%s", address, options.port, " with TLS" if tls else "")
     return MonitoringDaemon(listener, tls, access_log)
@@ -155,8 +150,7 @@ def _ssconf(key: str) -> str:
 async def _serve(
     options: argparse.Namespace, mond: MonitoringDaemon, signals: daemon.Signals
 ) -> None:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    stop = event_loop.stop_event(signals, mond.access_log.reopen)
     name = machine.current().hostname()
     questions = ConfdQuestions(name)
     registry = Registry(
@@ -170,14 +164,6 @@ async def _serve(
     def extra() -> list[Family]:
         return [node_state.daemons(), *cluster.families()]
 
-    def on_signal() -> None:
-        for number in signals.take():
-            if number in daemon.STOP_SIGNALS:
-                stop.set()
-            else:
-                mond.access_log.reopen()
-
-    loop.add_reader(signals.fileno(), on_signal)
     server = event_server.Server(
         MonitoringApplication(registry, allowed=allowed(options.allow), extra=extra),
         limits=event_server.Limits(
@@ -198,7 +184,6 @@ async def _serve(
         for timer in timers:
             timer.cancel()
         await server.stop(_STOP_S)
-        loop.remove_reader(signals.fileno())
 
 
 async def _take_readings(registry: Registry) -> None:
@@ -217,15 +202,11 @@ async def _configure(registry: Registry, questions: ConfdQuestions) -> None:
         await asyncio.sleep(configuration.REFRESH_S)
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-mond``."""
-    daemon.main(
-        NAME,
-        sys.argv[1:] if argv is None else argv,
-        check=check,
-        prepare=prepare,
-        run=run,
-        port=machine.current().service_port(NAME, PORT),
-        add_options=add_options,
-        early_drop=True,
-    )
+def _default_port() -> int:
+    return machine.current().service_port(NAME, PORT)
+
+
+DAEMON: Final = daemon.Daemon(
+    NAME, check, prepare, run, port=_default_port, add_options=add_options, early_drop=True
+)
+main = DAEMON.main

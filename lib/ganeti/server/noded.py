@@ -18,10 +18,8 @@ import logging
 import os
 import signal
 import socket
-import sys
-from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.backend import dispatch, registry
@@ -134,12 +132,11 @@ def _listen(address: str, port: int) -> socket.socket:
         except OSError as err:
             if err.errno == errno.EADDRINUSE:
                 raise retry.Again(str(err)) from err
-            raise errors.ConfigurationError(
-                f"cannot serve {address} port {port}: {err.strerror}"
-            ) from err
+            raise
 
     try:
-        return retry.until(attempt, timeout_s=_IN_USE_S)
+        with daemon.serving(address, port):
+            return retry.until(attempt, timeout_s=_IN_USE_S)
     except errors.RetryTimeout as err:
         raise errors.ConfigurationError(
             f"cannot serve {address} port {port}: another program uses it"
@@ -224,14 +221,7 @@ def _lock_memory() -> None:
             logging.warning("cannot lock the memory: %s", os.strerror(ctypes.get_errno()))
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-noded``."""
-    daemon.main(
-        NAME,
-        sys.argv[1:] if argv is None else argv,
-        check=check,
-        prepare=prepare,
-        run=run,
-        port=machine.current().noded_port(),
-        add_options=add_options,
-    )
+DAEMON: Final = daemon.Daemon(
+    NAME, check, prepare, run, port=lambda: machine.current().noded_port(), add_options=add_options
+)
+main = DAEMON.main

@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import logging
 import os
 import socket
 import ssl
-import sys
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
-from ganeti import __version__, errors
+from ganeti import __version__
 from ganeti.constants import ssconf
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
@@ -35,7 +32,7 @@ from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
-from ganeti.server import daemon
+from ganeti.server import daemon, event_loop
 from ganeti.utils import fs, inotify, x509
 
 NAME: Final = "ganeti-rapi"
@@ -103,12 +100,8 @@ def prepare(options: argparse.Namespace) -> RestDaemon:
             options.ssl_cert or here.rapi_cert_file, options.ssl_key, options.ssl_chain
         )
     address = daemon.served_address(options)
-    try:
+    with daemon.serving(address, options.port):
         sock = event_server.listen(address, options.port)
-    except OSError as err:
-        raise errors.ConfigurationError(
-            f"cannot serve {address} port {options.port}: {err.strerror}"
-        ) from err
     access_log = AccessLog(here.rapi_access_log_file)
     ours = [access_log.path]
     if not os.path.isdir(here.rapi_data_dir):
@@ -132,7 +125,7 @@ def run(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) 
 
 async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    loop.set_exception_handler(event_loop.log_unawaited)
     users = Users(paths.current().rapi_users_file, {resource.handler for resource in RESOURCES})
     master = Master()
     hub = Hub(master)
@@ -156,15 +149,11 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         server_name=f"Ganeti {__version__}",
     )
 
-    def on_signal() -> None:
-        for number in signals.take():
-            if number in daemon.STOP_SIGNALS:
-                stop.set()
-            else:
-                rapi.access_log.reopen()
-                users.refresh()
+    def on_hangup() -> None:
+        rapi.access_log.reopen()
+        users.refresh()
 
-    loop.add_reader(signals.fileno(), on_signal)
+    stop = event_loop.stop_event(signals, on_hangup)
     watch = rapi.watch
     if watch is not None:
         users.watched = True
@@ -174,7 +163,6 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
                 users.refresh()
 
         loop.add_reader(watch.fileno(), on_change)
-    loop.set_exception_handler(_report)
     await server.start([rapi.sock])
     try:
         await stop.wait()
@@ -182,30 +170,13 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         await hub.close()
         await server.stop(_STOP_S)
         master.close()
-        for source in (signals, watch):
-            if source is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    loop.remove_reader(source.fileno())
 
 
-def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of a task whose result no other task awaits."""
-    error = context.get("exception")
-    if isinstance(error, OSError | ssl.SSLError | TimeoutError):
-        # A client has closed its connection, or does not speak TLS.
-        logging.debug("%s: %s", context.get("message"), error)
-    else:
-        logging.error("%s", context.get("message"), exc_info=error)
+def _default_port() -> int:
+    return machine.current().service_port(NAME, PORT)
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-rapi``."""
-    daemon.main(
-        NAME,
-        sys.argv[1:] if argv is None else argv,
-        check=check,
-        prepare=prepare,
-        run=run,
-        port=machine.current().service_port(NAME, PORT),
-        add_options=add_options,
-    )
+DAEMON: Final = daemon.Daemon(
+    NAME, check, prepare, run, port=_default_port, add_options=add_options
+)
+main = DAEMON.main

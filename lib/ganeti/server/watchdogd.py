@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import select
-import sys
 import time
-from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
+from typing import Final
 
 from ganeti import errors
 from ganeti.confd.client import default_port
@@ -91,19 +89,9 @@ def run(
             return None
         watched = [signals.fileno(), *poll.descriptors()]
         readable, _, _ = select.select(watched, [], [], feeder.POLL_S)
-        if signals.fileno() in readable and any(
-            number in daemon.STOP_SIGNALS for number in signals.take()
-        ):
+        if signals.fileno() in readable and signals.take_stop():
             guard.stop()
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of ``ganeti-watchdogd``."""
-    daemon.main(
-        NAME,
-        sys.argv[1:] if argv is None else argv,
-        check=check,
-        prepare=prepare,
-        run=run,
-        add_options=add_options,
-    )
+DAEMON: Final = daemon.Daemon(NAME, check, prepare, run, add_options=add_options)
+main = DAEMON.main

@@ -12,7 +12,7 @@ from ganeti.opcodes.base import COMMON_PARAMS
 from ganeti.rapi import declare
 from ganeti.rapi.declare import BODY_COMMON, Job, Operation
 from ganeti.rapi.resources import RESOURCES, cluster, groups, instances, jobs, networks, nodes
-from ganeti.server import daemon, rapi
+from ganeti.server import rapi
 
 PUBLISHED = json.loads(
     (Path(__file__).resolve().parents[2] / "data" / "rapi.json").read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def test_features() -> None:
 
 
 def test_options_of_the_daemon() -> None:
-    parser = daemon.build_parser("ganeti-rapi", port=rapi.PORT, add_options=rapi.add_options)
+    parser = rapi.DAEMON.parser()
     ours = {"/".join(action.option_strings) for action in parser._actions}
     assert ours == set(PUBLISHED["daemon_options"]) | OPTIONS_OF_ALL
     options = parser.parse_args([])

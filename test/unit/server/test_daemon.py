@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+import errno
 import logging
 import os
 import signal
@@ -41,6 +41,10 @@ def test_signals_are_queued() -> None:
         assert signals.wait(0) == []
         signals.raise_stop()
         assert signals.wait_for_stop() == signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not signals.take_stop()
+        signals.raise_stop()
+        assert signals.take_stop()
     finally:
         signals.close()
 
@@ -66,8 +70,10 @@ def run(options, prepared, signals):
     signals.wait_for_stop()
     return 0
 
-daemon.main("ganeti-test", sys.argv[1:], check=check, prepare=prepare, run=run, port=1,
-            add_options=lambda parser: parser.add_argument("--how", default="run"))
+daemon.Daemon(
+    "ganeti-test", check, prepare, run, port=lambda: 1,
+    add_options=lambda parser: parser.add_argument("--how", default="run"),
+).main()
 """
 
 
@@ -177,9 +183,21 @@ def test_privileges_are_dropped_for_good() -> None:
 
 
 def test_common_options() -> None:
-    options = daemon.build_parser("x", port=1811, bind="127.0.0.1").parse_args(
-        ["-f", "-d", "-d", "-p", "2", "--syslog", "yes"]
-    )
-    assert options == argparse.Namespace(
-        foreground=True, debug=2, syslog="yes", user=None, group=None, port=2, bind="127.0.0.1"
-    )
+    def unused(*_: object) -> None:
+        raise AssertionError
+
+    with_port = daemon.Daemon("x", unused, unused, unused, port=lambda: 1811).parser()
+    common = {"foreground": True, "debug": 2, "syslog": "yes", "user": None, "group": None}
+    options = with_port.parse_args(["-f", "-d", "-d", "-p", "2", "--syslog", "yes"])
+    assert vars(options) == {**common, "port": 2, "bind": None}
+    assert with_port.parse_args([]).port == 1811
+    without_port = daemon.Daemon("x", unused, unused, unused).parser()
+    assert vars(without_port.parse_args(["-f", "-dd", "--syslog", "yes"])) == common
+
+
+def test_an_address_that_cannot_be_served() -> None:
+    with (
+        pytest.raises(errors.ConfigurationError, match="cannot serve ::1 port 5: No such"),
+        daemon.serving("::1", 5),
+    ):
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -14,8 +14,7 @@ from ganeti.utils import x509
 
 
 def options(*words: str) -> argparse.Namespace:
-    parser = daemon.build_parser(rapi.NAME, port=rapi.PORT, add_options=rapi.add_options)
-    return parser.parse_args(list(words))
+    return rapi.DAEMON.parser().parse_args(words)
 
 
 @pytest.fixture

@@ -46,8 +46,10 @@ def run(options, prepared, signals):
     signals.wait_for_stop()
     return 0
 
-daemon.main("ganeti-test", sys.argv[1:], check=check, prepare=prepare, run=run, port=1,
-            add_options=lambda parser: parser.add_argument("--how", default="run"))
+daemon.Daemon(
+    "ganeti-test", check, prepare, run, port=lambda: 1,
+    add_options=lambda parser: parser.add_argument("--how", default="run"),
+).main()
 """
 
 

@@ -26,8 +26,10 @@ def prepare(options):
     if options.bind:
         raise daemon.StartRefused("not the master", 11)
 
-daemon.main("ganeti-noded", sys.argv[1:], check=lambda options: None, prepare=prepare, port=1,
-            run=lambda options, prepared, signals: signals.wait_for_stop() and 0)
+daemon.Daemon(
+    "ganeti-noded", lambda options: None, prepare,
+    lambda options, prepared, signals: signals.wait_for_stop() and 0, port=lambda: 1,
+).main()
 """
 
 PUBLISHED = """daemon-pidfile daemon-executable list-start-daemons list-stop-daemons is-daemon-name
