@@ -21,7 +21,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import TracebackType
 
 from ganeti import errors
 from ganeti.bootstrap import join_protocol as protocol
@@ -155,12 +154,7 @@ class JoinOffer:
     def __enter__(self) -> JoinOffer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -73,12 +72,7 @@ class TlsPipe:
     def __enter__(self) -> TlsPipe:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _ended(self) -> bool:

@@ -14,7 +14,6 @@ import fcntl
 import os
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from ganeti import errors
 from ganeti.utils import fs, retry
@@ -40,12 +39,7 @@ class FileLock:
     def __enter__(self) -> FileLock:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -14,7 +14,6 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Final
 
 from opentelemetry import context as otel_context
@@ -85,12 +84,7 @@ class RecordedSpan:
         self._token = otel_context.attach(trace.set_span_in_context(self._span))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         otel_context.detach(self._token)  # type: ignore[arg-type]
         self.end("" if error is None else f"{type(error).__name__}: {error}")
 

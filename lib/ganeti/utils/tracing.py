@@ -27,62 +27,17 @@ from ganeti.utils.trace_names import VARIABLES as VARIABLES
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-    from typing import Protocol
+    from typing import TypeAlias
 
-    class Span(Protocol):
-        """A span; as a context manager it is the current one of its thread and ends with the block.
+    from ganeti.utils.otlp import RecordedSpan, Recorder
 
-        :ivar traceparent: its identity, for other processes; empty when nothing is recorded.
-        """
-
-        @property
-        def traceparent(self) -> str:
-            """The identity of the span; empty when nothing is recorded."""
-
-        def __enter__(self) -> Span: ...
-
-        def __exit__(
-            self,
-            kind: type[BaseException] | None,
-            error: BaseException | None,
-            trace: TracebackType | None,
-        ) -> None: ...
-
-        def current(self) -> AbstractContextManager[object]:
-            """Make it the current span of this thread in a block, and do not end it."""
-
-        def set(self, **attributes: str | int | float | bool) -> None:
-            """Add facts."""
-
-        def end(self, error: str = "", at_ns: int | None = None) -> None:
-            """End it; the first end counts.
-
-            :param error: what went wrong; empty for nothing.
-            :param at_ns: nanoseconds since the epoch; None for now.
-            """
-
-    class Tracer(Protocol):
-        """Makes spans, keeps them, and sends them."""
-
-        def begin(
-            self,
-            name: str,
-            kind: str,
-            parent: str,
-            at_ns: int | None,
-            attributes: Mapping[str, str | int | float | bool],
-        ) -> Span: ...
-
-        def current(self) -> str: ...
-
-        def flush(self) -> str: ...
+    #: As a context manager it is the current span of its thread, and ends with the block.
+    Span: TypeAlias = "RecordedSpan | _Nothing"
 
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
-_tracer: Tracer | None = None
+_tracer: Recorder | None = None
 
 
 class _Nothing:

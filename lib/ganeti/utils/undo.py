@@ -10,7 +10,6 @@ nothing, or its error names what it left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import ParamSpec
 
 from ganeti import errors
@@ -46,21 +45,16 @@ class UndoStack:
     def __enter__(self) -> UndoStack:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         left = self.take_back()
         if not left:
             return
         if self._report is not None:
             for line in left:
                 self._report(f"could not be removed or undone: {line}")
-        cause = str(exc) if exc is not None else "operation abandoned"
+        cause = str(error) if error is not None else "operation abandoned"
         text = f"{cause}; left behind: {', '.join(left)}"
-        raise errors.OpExecError(f"{text}. {self._hint}" if self._hint else text) from exc
+        raise errors.OpExecError(f"{text}. {self._hint}" if self._hint else text) from error
 
     def take_back(self) -> list[str]:
         """Undo all steps now, the last one first; return what is left, each with the reason."""

@@ -13,7 +13,6 @@ import collections
 import socket
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any
 
 from ganeti import errors
@@ -91,12 +90,7 @@ class Qmp:
     def __enter__(self) -> Qmp:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -14,7 +14,6 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from ganeti.platform import paths
 from ganeti.utils import fs, net
@@ -46,12 +45,7 @@ class Rendezvous:
             raise
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._listener is not None:
             self._listener.close()
         if os.path.isdir(self._directory):
