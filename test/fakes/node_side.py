@@ -83,6 +83,7 @@ class NodeSide:
         *,
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
         even_offline: bool = False,
+        patient: bool = True,
         **args: Any,
     ) -> dict[str, Result]:
         return {
