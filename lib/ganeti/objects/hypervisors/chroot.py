@@ -5,24 +5,14 @@ from __future__ import annotations
 from ganeti.constants import hv
 from ganeti.objects.hypervisors.descriptor import ConsoleRequest, HypervisorDescriptor, by_name
 from ganeti.objects.hypervisors.parameter import STRING, HvParam, absolute_path
-from ganeti.objects.transfer import CONSOLE_SSH, InstanceConsole
+from ganeti.objects.transfer import InstanceConsole
 from ganeti.platform import machine
-
-_SSH_USER = "root"
 
 
 def _console(request: ConsoleRequest) -> InstanceConsole:
     """Return a shell in the directory."""
     root = machine.current().paths_of_node(request.node_name).chroot_root
-    name = request.instance.name
-    return InstanceConsole(
-        instance=name,
-        kind=CONSOLE_SSH,
-        host=request.node_name,
-        port=request.ssh_port,
-        user=_SSH_USER,
-        command=["chroot", f"{root}/{name}"],
-    )
+    return request.by_ssh("chroot", f"{root}/{request.instance.name}")
 
 
 CHROOT = HypervisorDescriptor(

@@ -6,10 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ganeti.constants import hv
 from ganeti.objects.hypervisors.parameter import HvParam
 from ganeti.objects.instance import Instance
-from ganeti.objects.transfer import CONSOLE_MESSAGE, InstanceConsole
+from ganeti.objects.transfer import (
+    CONSOLE_MESSAGE,
+    CONSOLE_SSH,
+    CONSOLE_VNC,
+    InstanceConsole,
+)
 from ganeti.platform import paths
+
+_SSH_USER = "root"
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,34 @@ class ConsoleRequest:
     hvparams: Mapping[str, Any]  # filled
     node_name: str  # primary node
     ssh_port: int  # of the primary node
+
+    def by_ssh(self, *command: str) -> InstanceConsole:
+        """Return a console which is a program on the primary node."""
+        return InstanceConsole(
+            instance=self.instance.name,
+            kind=CONSOLE_SSH,
+            host=self.node_name,
+            port=self.ssh_port,
+            user=_SSH_USER,
+            command=list(command),
+        )
+
+    def by_vnc(self, address: str, port: int) -> InstanceConsole:
+        """Return a console which is the screen of the guest.
+
+        :param address: which the guest serves.
+        """
+        return InstanceConsole(
+            instance=self.instance.name,
+            kind=CONSOLE_VNC,
+            host=self.node_name if address == _ANY_ADDRESS else address,
+            port=port,
+            display=port - hv.VNC_BASE_PORT,
+        )
+
+    def message(self, text: str) -> InstanceConsole:
+        """Return a message in place of a console."""
+        return InstanceConsole(instance=self.instance.name, kind=CONSOLE_MESSAGE, message=text)
 
 
 class UserParameter(NamedTuple):
@@ -50,12 +87,8 @@ def no_firmware_disks(params: Mapping[str, Any]) -> dict[str, str]:
 
 def no_console(request: ConsoleRequest) -> InstanceConsole:
     """Say that the console of this hypervisor is not supported."""
-    instance = request.instance
-    return InstanceConsole(
-        instance=instance.name,
-        kind=CONSOLE_MESSAGE,
-        message=f"consoles of hypervisor {instance.hypervisor} are not part of this version",
-    )
+    hypervisor = request.instance.hypervisor
+    return request.message(f"consoles of hypervisor {hypervisor} are not part of this version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

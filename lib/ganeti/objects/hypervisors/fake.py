@@ -9,16 +9,12 @@ from ganeti.objects.hypervisors.descriptor import (
     by_name,
 )
 from ganeti.objects.hypervisors.parameter import STRING, HvParam
-from ganeti.objects.transfer import CONSOLE_MESSAGE, InstanceConsole
+from ganeti.objects.transfer import InstanceConsole
 
 
 def _console(request: ConsoleRequest) -> InstanceConsole:
     name = request.instance.name
-    return InstanceConsole(
-        instance=name,
-        kind=CONSOLE_MESSAGE,
-        message=f"instance {name} runs under the fake hypervisor, which has no console",
-    )
+    return request.message(f"instance {name} runs under the fake hypervisor, which has no console")
 
 
 FAKE = HypervisorDescriptor(

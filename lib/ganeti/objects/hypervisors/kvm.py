@@ -29,13 +29,7 @@ from ganeti.objects.hypervisors.parameter import (
     non_negative,
     port,
 )
-from ganeti.objects.transfer import (
-    CONSOLE_MESSAGE,
-    CONSOLE_SPICE,
-    CONSOLE_SSH,
-    CONSOLE_VNC,
-    InstanceConsole,
-)
+from ganeti.objects.transfer import CONSOLE_SPICE, InstanceConsole
 from ganeti.platform import machine
 
 SERIAL_SPEEDS = (
@@ -61,11 +55,9 @@ SERIAL_SPEEDS = (
 _MAX_VIRTIO_NET_QUEUES = 32
 _QEMU_PCI_SLOTS = 32
 
-_SSH_USER = "root"
 _CONSOLE_PROGRAM = "kvm-console-wrapper"
 #: Ctrl-], the escape character of telnet.
 _CONSOLE_ESCAPE = "0x1d"
-_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
 
 _pci_slots = between(0, _QEMU_PCI_SLOTS)
 _net_queues = between(1, _MAX_VIRTIO_NET_QUEUES)
@@ -149,39 +141,24 @@ def _console(request: ConsoleRequest) -> InstanceConsole:
     hvparams = request.hvparams
     if hvparams.get("serial_console"):
         kvm_root = machine.current().paths_of_node(request.node_name).kvm_root
-        return InstanceConsole(
-            instance=name,
-            kind=CONSOLE_SSH,
-            host=request.node_name,
-            port=request.ssh_port,
-            user=_SSH_USER,
-            command=[
-                console_program(_CONSOLE_PROGRAM),
-                "socat",
-                name,
-                f"{kvm_root}/ctrl/{name}.monitor",
-                f"STDIO,raw,echo=0,escape={_CONSOLE_ESCAPE}",
-                f"UNIX-CONNECT:{kvm_root}/ctrl/{name}.serial",
-            ],
+        return request.by_ssh(
+            console_program(_CONSOLE_PROGRAM),
+            "socat",
+            name,
+            f"{kvm_root}/ctrl/{name}.monitor",
+            f"STDIO,raw,echo=0,escape={_CONSOLE_ESCAPE}",
+            f"UNIX-CONNECT:{kvm_root}/ctrl/{name}.serial",
         )
     vnc = hvparams.get("vnc_bind_address")
     if vnc and port_number and not vnc.startswith("/"):
-        return InstanceConsole(
-            instance=name,
-            kind=CONSOLE_VNC,
-            host=request.node_name if vnc == _ANY_ADDRESS else vnc,
-            port=port_number,
-            display=port_number - hv.VNC_BASE_PORT,
-        )
+        return request.by_vnc(vnc, port_number)
     if hvparams.get("spice_bind") and port_number:
         return InstanceConsole(
             instance=name, kind=CONSOLE_SPICE, host=hvparams["spice_bind"], port=port_number
         )
-    return InstanceConsole(
-        instance=name,
-        kind=CONSOLE_MESSAGE,
-        message=f"instance {name} has no console: serial_console, vnc_bind_address and"
-        " spice_bind are all off",
+    return request.message(
+        f"instance {name} has no console: serial_console, vnc_bind_address and spice_bind are all"
+        " off"
     )
 
 

@@ -9,10 +9,9 @@ from ganeti.constants import hv
 from ganeti.objects.hypervisors.cpu_masks import cpu_mask
 from ganeti.objects.hypervisors.descriptor import ConsoleRequest, HypervisorDescriptor, by_name
 from ganeti.objects.hypervisors.parameter import INT, STRING, Check, HvParam, between, non_negative
-from ganeti.objects.transfer import CONSOLE_MESSAGE, CONSOLE_SSH, InstanceConsole
+from ganeti.objects.transfer import InstanceConsole
 from ganeti.platform import machine
 
-_SSH_USER = "root"
 # What LXC can make at most is a limit of the kernel; a container needs a few.
 _MAX_TTYS = 1024
 
@@ -81,23 +80,14 @@ def parse_extra_config(value: str) -> list[tuple[str, str]]:
 def _console(request: ConsoleRequest) -> InstanceConsole:
     name = request.instance.name
     if not request.hvparams.get("num_ttys"):
-        return InstanceConsole(
-            instance=name,
-            kind=CONSOLE_MESSAGE,
-            message=f"instance {name} has no terminals. Set the hypervisor parameter num_ttys and"
-            " restart the instance.",
+        return request.message(
+            f"instance {name} has no terminals. Set the hypervisor parameter num_ttys and restart"
+            " the instance."
         )
-    return InstanceConsole(
-        instance=name,
-        kind=CONSOLE_SSH,
-        host=request.node_name,
-        port=request.ssh_port,
-        user=_SSH_USER,
-        command=[
-            "lxc-console",
-            f"--lxcpath={machine.current().paths_of_node(request.node_name).lxc_root}",
-            f"--name={name}",
-        ],
+    return request.by_ssh(
+        "lxc-console",
+        f"--lxcpath={machine.current().paths_of_node(request.node_name).lxc_root}",
+        f"--name={name}",
     )
 
 

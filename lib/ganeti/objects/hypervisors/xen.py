@@ -25,12 +25,7 @@ from ganeti.objects.hypervisors.parameter import (
     non_negative,
     port,
 )
-from ganeti.objects.transfer import (
-    CONSOLE_MESSAGE,
-    CONSOLE_SSH,
-    CONSOLE_VNC,
-    InstanceConsole,
-)
+from ganeti.objects.transfer import InstanceConsole
 
 # Asks the hypervisor itself, as the kernel of the node is only a guest of it.
 _RESET_ARGV = ("xl", "debug-keys", "R")
@@ -39,9 +34,7 @@ _RESET_ARGV = ("xl", "debug-keys", "R")
 #: virtualisation of the processor without emulated hardware.
 GUEST_PV, GUEST_PVH = "pv", "pvh"
 
-_SSH_USER = "root"
 _CONSOLE_PROGRAM = "xen-console-wrapper"
-_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
 
 
 #: GRUB for guests of each type, as Debian's package grub-xen-host installs it: started as the
@@ -96,32 +89,16 @@ def _check_hvm(params: Mapping[str, Any]) -> None:
 
 
 def _serial_console(request: ConsoleRequest) -> InstanceConsole:
-    return InstanceConsole(
-        instance=request.instance.name,
-        kind=CONSOLE_SSH,
-        host=request.node_name,
-        port=request.ssh_port,
-        user=_SSH_USER,
-        command=[console_program(_CONSOLE_PROGRAM), "xl", request.instance.name],
-    )
+    return request.by_ssh(console_program(_CONSOLE_PROGRAM), "xl", request.instance.name)
 
 
 def _screen(request: ConsoleRequest) -> InstanceConsole:
     """Return the screen of the guest by VNC, else a message."""
-    name, port_number = request.instance.name, request.instance.network_port
-    address = request.hvparams.get("vnc_bind_address")
+    address, port_number = request.hvparams.get("vnc_bind_address"), request.instance.network_port
     if address and port_number:
-        return InstanceConsole(
-            instance=name,
-            kind=CONSOLE_VNC,
-            host=request.node_name if address == _ANY_ADDRESS else address,
-            port=port_number,
-            display=port_number - hv.VNC_BASE_PORT,
-        )
-    return InstanceConsole(
-        instance=name,
-        kind=CONSOLE_MESSAGE,
-        message=f"instance {name} has no console: vnc_bind_address is empty",
+        return request.by_vnc(address, port_number)
+    return request.message(
+        f"instance {request.instance.name} has no console: vnc_bind_address is empty"
     )
 
 
