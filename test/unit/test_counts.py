@@ -35,13 +35,13 @@ HINT = "If that is intended, change the number here, and say in the commit why i
 #: Program -> what it imports until it serves or sends its first request, and the number of modules
 #: of this project which that may load.
 MODULES = {
-    "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 256),
+    "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 257),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        493,
+        494,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 99),
-    "ganeti-confd": ("import ganeti.server.confd", 110),
+    "ganeti-rapi": ("import ganeti.server.rapi", 100),
+    "ganeti-confd": ("import ganeti.server.confd", 111),
     "ganeti-mond": ("import ganeti.server.mond", 80),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),
@@ -101,7 +101,7 @@ def test_a_program_loads_no_costly_module_which_it_does_not_need(program: str) -
 def test_the_process_which_waits_to_make_job_processes_loads_little() -> None:
     loaded = _modules_after("import ganeti.server.masterd")
     own = [name for name in loaded if name.startswith("ganeti")]
-    assert len(own) <= 27, f"the process has {len(own)} modules of this project. {HINT}"
+    assert len(own) <= 28, f"the process has {len(own)} modules of this project. {HINT}"
     assert not loaded & {"ganeti.cmdlib", "ganeti.objects", "ganeti.opcodes", "ganeti.rpc"}
 
 

@@ -13,7 +13,7 @@ distributes.
 
 from __future__ import annotations
 
-from importlib import import_module
+from ganeti.utils import lazy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +32,4 @@ _HOME = {
     "View": "view",
 }
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy.names(__name__, _HOME)

@@ -10,7 +10,7 @@ imported when the name is first used, because many commands need only one small 
 
 from __future__ import annotations
 
-from importlib import import_module
+from ganeti.utils import lazy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,11 +76,4 @@ _HOME = {
     "OS": "transfer",
 }
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy.names(__name__, _HOME)
