@@ -91,8 +91,8 @@ def test_an_unknown_request_is_refused(master: Master, job: Job, name: str) -> N
 
 
 def test_what_the_master_daemon_does_not_have_is_refused(master: Master, job: Job) -> None:
-    with pytest.raises(errors.ProgrammerError, match=r"witness\.look is not possible here"):
-        job.link.ask("witness.look", [False])
+    with pytest.raises(errors.ProgrammerError, match=r"witness\.poll is not possible here"):
+        job.link.ask("witness.poll", [False])
     with pytest.raises(errors.ProgrammerError, match=r"change\.allocate_port is not possible here"):
         job.link.ask("change.allocate_port", [])
     with pytest.raises(errors.ProgrammerError, match="does not have a transaction"):
@@ -139,7 +139,7 @@ HELD: Held = {LockId(Level.NODE, None): SHARED, LockId(Level.INSTANCE, "web"): E
 #: Request -> its arguments, as the master daemon gets them, and its result, as the process gets it.
 RESULTS: dict[str, tuple[list[Any], Any]] = {
     "acquire": ([Wanted(Level.NODE, ["node1"], True)], Acquired(frozenset({"node1"}), HELD)),
-    "look": ([], "nobody answers"),
+    "poll": ([], "nobody answers"),
     "keys": ([Level.NODE], frozenset({"node1"})),
     "first_free": (["ip", [("net", "10.0.0.1"), ("net", "10.0.0.2")], "x"], ("net", "10.0.0.2")),
     "taken": (["lv"], frozenset({"xenvg/a", ("node1", 3)})),
@@ -151,7 +151,7 @@ RESULTS: dict[str, tuple[list[Any], Any]] = {
     "submit_jobs": ([[[OpTestDelay(duration=1.0)]]], [[True, 8]]),
     "begin": ([Author(7, "OP_X", "gnt:client", "why")], methods.Begun(12, 1.5)),
 }
-NAMED = {"look": {"touch": True}}
+NAMED = {"poll": {"touch": True}}
 
 
 @pytest.mark.parametrize("name", RESULTS)
