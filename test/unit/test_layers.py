@@ -440,7 +440,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "vcluster": (
         ("description", "network"),
-        ("like", "side_by_side", "watching"),
+        ("like", "side_by_side", "watcher_timer"),
         ("operation",),
         ("creation",),
         ("command",),

@@ -14,7 +14,7 @@
 :mod:`.witness`          the witness of a cluster with two candidates
 :mod:`.key_learning`     learns the keys of nodes which the configuration does not have yet
 :mod:`.orphaned_work`    keeps locks while nodes work for jobs which have ended
-:mod:`.node_watch`       notices dead nodes, and submits the failover of their instances
+:mod:`.node_poll`       notices dead nodes, and submits the failover of their instances
 :mod:`.watchdog_records` records and releases the hardware watchdogs of nodes
 :mod:`.suspended_disks`  resumes suspended I/O of mirrored disks which have lost their peers
 ======================== ==========================================================================

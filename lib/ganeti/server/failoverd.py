@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from ganeti.master_failover import child
-from ganeti.master_failover.watch import Watch
+from ganeti.master_failover.master_poll import MasterPoll
 from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, open_client
 from ganeti.server import daemon
@@ -42,12 +42,12 @@ def prepare(options: argparse.Namespace) -> AddressRunner:
 def run(options: argparse.Namespace, runner: AddressRunner, signals: daemon.Signals) -> int | None:
     """Watch until a signal says to stop."""
     leave = partial(daemon.leave_parent, signals)
-    watch = Watch(runner, lambda task: child.start(task, leave))
+    poll = MasterPoll(runner, lambda task: child.start(task, leave))
     while True:
-        pause_s = watch.poll()
-        readable, _, _ = select.select([signals.fileno(), *watch.descriptors()], [], [], pause_s)
+        pause_s = poll.poll()
+        readable, _, _ = select.select([signals.fileno(), *poll.descriptors()], [], [], pause_s)
         if signals.fileno() in readable and signals.take_stop():
-            watch.close()
+            poll.close()
             return None
 
 

@@ -45,7 +45,7 @@ from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.master.key_learning import KeyLearning
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
-from ganeti.master.node_watch import NodeWatch
+from ganeti.master.node_poll import NodePoll
 from ganeti.master.orphaned_work import OrphanedWorkLocks
 from ganeti.master.witness import MasterWitness
 from ganeti.objects import Cluster, ConfigData
@@ -77,7 +77,7 @@ class MasterDaemon(NamedTuple):
     fence: Fence
     job_log: JobLog
     key_learning: KeyLearning
-    node_watch: NodeWatch
+    node_poll: NodePoll
     witness: MasterWitness
 
 
@@ -173,8 +173,8 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     gc.collect()
     gc.freeze()
     fence.watch()
-    node_watch = NodeWatch(config, runner, queue)
-    node_watch.start()
+    node_poll = NodePoll(config, runner, queue)
+    node_poll.start()
     witness.start()
     return MasterDaemon(
         queue_lock,
@@ -185,7 +185,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
         fence,
         job_log,
         key_learning,
-        node_watch,
+        node_poll,
         witness,
     )
 
@@ -352,7 +352,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
 
     logging.info("serving %s", here.master_socket)
     server.serve(signals.fileno(), on_signal)
-    master.node_watch.stop()
+    master.node_poll.stop()
     master.witness.stop()
     master.fence.stop()
     master.key_learning.stop()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.platform import paths
-from ganeti.vcluster import watching
+from ganeti.vcluster import watcher_timer
 from ganeti.vcluster.creation import add_node, create, create_like
 from ganeti.vcluster.description import CLUSTER_NAME, say
 from ganeti.vcluster.operation import destroy, exports, run, show, start, stop
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--watch-every",
         type=int,
-        default=watching.DEFAULT_S,
+        default=watcher_timer.DEFAULT_S,
         metavar="SECONDS",
         help="time between two runs of ganeti-watcher on each node; 0 for no runs"
         " (default: %(default)s)",
@@ -139,7 +139,8 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             say=say,
         )
         say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")
-        say(f'    eval "$({shlex.quote(watching.program())} env {shlex.quote(cluster.directory)})"')
+        program = shlex.quote(watcher_timer.program())
+        say(f'    eval "$({program} env {shlex.quote(cluster.directory)})"')
     elif options.command == "add-node":
         say(add_node(directory, join=not options.machine_only).name)
     elif options.command == "add-version":
@@ -154,6 +155,6 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             parser.error("'run' needs a program")
         run(directory, options.argv, options.node)
     else:
-        {"start": start, "stop": stop, "destroy": destroy, "watch": watching.watch}[
+        {"start": start, "stop": stop, "destroy": destroy, "watch": watcher_timer.watch}[
             options.command
         ](directory)

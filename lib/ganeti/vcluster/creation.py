@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ganeti import errors
 from ganeti.platform import hosts, paths
 from ganeti.utils import fs, process
-from ganeti.vcluster import like, watching
+from ganeti.vcluster import like, watcher_timer
 from ganeti.vcluster.description import (
     CLUSTER_NAME,
     COMMAND_S,
@@ -256,7 +256,7 @@ def _create(
                 run_in(cluster, node, "daemon-util", "start", "ganeti-mond")
         if build is not None:
             _copy_facts(cluster.directory, build)
-        watching.start(cluster)
+        watcher_timer.start(cluster)
 
 
 def create_like(

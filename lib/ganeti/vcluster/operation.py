@@ -16,7 +16,7 @@ from ganeti.objects import hypervisors
 from ganeti.platform import paths
 from ganeti.tools import daemon_util
 from ganeti.utils import filelock, fs, process, retry, text
-from ganeti.vcluster import watching
+from ganeti.vcluster import watcher_timer
 from ganeti.vcluster.description import (
     Node,
     VirtualCluster,
@@ -78,7 +78,7 @@ def start(directory: str) -> None:
                 run_in(cluster, chief, "daemon-util", "start-master")
             except errors.OpExecError as err:
                 failed.append(err)
-        watching.start(cluster)
+        watcher_timer.start(cluster)
         if failed:
             raise failed[0]
 
@@ -128,7 +128,7 @@ def _end_watchers(cluster: VirtualCluster) -> None:
 
     :raises CommandError: a process could not be ended.
     """
-    pid = watching.running(cluster)
+    pid = watcher_timer.running(cluster)
     if pid is not None:
         _end({pid}, cluster)
     _end(

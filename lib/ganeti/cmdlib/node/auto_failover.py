@@ -1,6 +1,6 @@
 """The automatic failover of the instances of a node which is gone: fence it, then start them.
 
-The master daemon submits the opcode (:mod:`ganeti.master.node_watch`); an administrator may, too.
+The master daemon submits the opcode (:mod:`ganeti.master.node_poll`); an administrator may, too.
 Nothing is started before the machine is known to be off. What was done and why something was left
 is recorded in the node (:class:`ganeti.objects.FailoverReport`), where ``gnt-node info`` shows it.
 

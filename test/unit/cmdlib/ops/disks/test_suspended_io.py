@@ -19,7 +19,7 @@ from fakes.config import commit, uuid_of
 from fakes.confirmed import PRIMARY, SECONDARY, SPARE, Lab
 from ganeti import errors
 from ganeti.constants.instance_failover import ALONE_TAG
-from ganeti.master import node_watch, suspended_disks
+from ganeti.master import node_poll, suspended_disks
 from ganeti.objects import Disk, updated
 from ganeti.opcodes import cluster as cluster_ops
 from ganeti.opcodes import group
@@ -54,7 +54,7 @@ def watch(lab: Lab) -> list[str]:
     """What the master does for disks which wait, on each node which answers."""
     found = []
     for node in (PRIMARY, SECONDARY):
-        answer = lab.nodes.call_many(node_watch.DRBD_WAITING, [uuid_of(node)])[uuid_of(node)]
+        answer = lab.nodes.call_many(node_poll.DRBD_WAITING, [uuid_of(node)])[uuid_of(node)]
         if answer.failure is None and answer.data:
             found += suspended_disks.resume(
                 lab.cluster.config, lab.nodes, uuid_of(node), answer.data

@@ -10,12 +10,12 @@ import pytest
 from fakes.config import cluster_of, commit, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.master.node_watch import (
+from ganeti.master.node_poll import (
     MAX_RETRY_S,
     MIN_PAUSE_S,
     RETRY_S,
     ROUND_S,
-    NodeWatch,
+    NodePoll,
     Outages,
 )
 from ganeti.objects import Disk, Maintenance, updated
@@ -105,7 +105,7 @@ class Watched:
         self.waiting: dict[str, list[int]] = {}
         self.now = 100.0
         self.fail(errors.NodeUnreachable("node3.example.com", "drbd_waiting", "no route to host"))
-        self.watch = NodeWatch(
+        self.watch = NodePoll(
             self.master.config,
             self.master.rpc,  # type: ignore[arg-type]
             self,

@@ -127,7 +127,7 @@ class Queue(Protocol):
         """Tell whether a job has not ended."""
 
 
-class NodeWatch:
+class NodePoll:
     """Asks the nodes, and submits jobs for those which are gone."""
 
     def __init__(

@@ -13,7 +13,7 @@ from ganeti import errors
 from ganeti.config import ssconf
 from ganeti.constants import failover as const
 from ganeti.master_failover.child import FAILOVER, RELEASE_ADDRESS, RESTART, Task, TaskResult
-from ganeti.master_failover.watch import IDLE_S, Facts, Watch, read_facts
+from ganeti.master_failover.master_poll import IDLE_S, Facts, MasterPoll, read_facts
 from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import failover_report, master_epoch, paths
 from ganeti.platform.master_epoch import Epoch
@@ -55,7 +55,7 @@ class Lab:
         self.trusted = 0
         self.limits: list[float | None] = []
         self.expected: list[dict[str, tuple[str, ...]]] = []
-        self.watch = Watch(
+        self.watch = MasterPoll(
             self,  # type: ignore[arg-type]
             self.start,  # type: ignore[arg-type,return-value]
             facts=lambda: self.facts,

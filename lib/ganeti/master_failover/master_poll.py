@@ -98,7 +98,7 @@ class Seen(NamedTuple):
     detail: str = ""
 
 
-class Watch:
+class MasterPoll:
     """The memory of the daemon, and one poll at a time.
 
     :param runner: makes node calls.
