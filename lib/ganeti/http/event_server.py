@@ -488,27 +488,21 @@ class _Connection:
                 sent = await self._send(start, b"" if without_body else body)
             else:
                 chunked = head is not None and not head.old
-                async with contextlib.AsyncExitStack() as stack:
-                    if isinstance(body, AsyncGenerator):
-                        stack.push_async_callback(body.aclose)
-                    await self._send(
-                        messages.render_head(
-                            response.status,
-                            headers,
-                            length=None,
-                            close=not keep,
-                            now=time.time(),
-                            chunked=chunked,
-                        ),
-                        b"",
-                    )
-                    if without_body:
-                        return
-                    async for piece in body:
-                        sent += len(piece)
-                        if chunked:
-                            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-                        await self._send(b"", piece)
+                start = messages.render_head(
+                    response.status,
+                    headers,
+                    length=None,
+                    close=not keep,
+                    now=time.time(),
+                    chunked=chunked,
+                )
+                await self._send(start, b"")
+                if without_body:
+                    return
+                async for piece in body:
+                    sent += len(piece)
+                    framed = b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece
+                    await self._send(b"", framed)
                 if chunked:
                     await self._send(b"0\r\n\r\n", b"")
         finally:
@@ -525,6 +519,8 @@ class _Connection:
                     time.monotonic() - began,
                 )
             )
+            if isinstance(body, AsyncGenerator):
+                await body.aclose()
 
     async def _send(self, start: bytes, body: bytes) -> int:
         """Send as fast as the client receives, without copies of the body; return its length."""

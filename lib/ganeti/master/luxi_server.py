@@ -34,6 +34,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ganeti import errors
@@ -417,7 +418,7 @@ class LuxiServer:
         """
         for listener in self._listeners:
             listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ, self._accept)
+            self._watch(listener)
         self._selector.register(self._wake_fd, selectors.EVENT_READ, None)
         if signal_fd is not None:
             self._selector.register(signal_fd, selectors.EVENT_READ, on_signal)
@@ -428,10 +429,7 @@ class LuxiServer:
                     if isinstance(key.data, _Connection):
                         self._ready(key.data, events)
                     elif key.data is not None:
-                        if key.fileobj in self._listeners:
-                            key.data(key.fileobj)
-                        else:
-                            key.data()
+                        key.data()
                 self._run_posted()
                 self._run_timers()
         finally:
@@ -495,6 +493,9 @@ class LuxiServer:
 
     # -- connections -----------------------------------------------------------------------------
 
+    def _watch(self, listener: socket.socket) -> None:
+        self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
+
     def _accept(self, listener: socket.socket) -> None:
         # A bounded number at once, so that a flood of clients does not starve those served.
         for attempt in range(64):
@@ -546,7 +547,7 @@ class LuxiServer:
             self._accepting = accepting
             for listener in self._listeners:
                 if accepting:
-                    self._selector.register(listener, selectors.EVENT_READ, self._accept)
+                    self._watch(listener)
                 else:
                     self._selector.unregister(listener)
 

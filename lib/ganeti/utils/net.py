@@ -95,19 +95,23 @@ def unix_connect(path: str, timeout_s: float | None = None) -> socket.socket:
         sock.settimeout(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with _ShortPath(path) as short:
-            while True:
-                try:
-                    sock.connect(short)
-                    break
-                except BlockingIOError:
-                    # With a time limit the kernel says at once that the queue is full.
-                    if deadline is None or time.monotonic() >= deadline:
-                        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
-                    time.sleep(_CONNECT_PAUSE_S)
+            while not _connected(sock, short):
+                if deadline is None or time.monotonic() >= deadline:
+                    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                time.sleep(_CONNECT_PAUSE_S)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def _connected(sock: socket.socket, path: str) -> bool:
+    """Connect, unless the queue of the server is full: a socket with a time limit says so."""
+    try:
+        sock.connect(path)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def unix_listen(
