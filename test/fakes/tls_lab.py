@@ -163,10 +163,12 @@ def serve(directory, limits):
     server.ForkingServer(
         socket.socket(fileno=0),
         x509.FreshContext(pem, os.path.join(directory, CA_FILE)),
-        answer,
-        auth.CandidatesOnly(os.path.join(directory, CERTS_FILE), x509.digest_file(pem)),
+        server.Service(
+            answer,
+            auth.CandidatesOnly(os.path.join(directory, CERTS_FILE), x509.digest_file(pem)),
+            at_rest=lambda: logging.info("%d is at rest", os.getpid()),
+        ),
         limits=limits,
-        at_rest=lambda: logging.info("%d is at rest", os.getpid()),
         chores=(server.Chore("the chore", 0.01, lambda: os.path.exists(due), do_chore),),
     ).serve(1, lambda: server.Wakeup.STOP)
 

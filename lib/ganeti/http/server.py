@@ -137,8 +137,22 @@ class Wakeup(enum.Enum):
     GO_ON = "go on"
 
 
-Answer = Callable[[AuthorisedRequest], Response]
-Authorise = Callable[[str], str | None]
+class Service(NamedTuple):
+    """What the children of a server do.
+
+    :ivar answer: called for every accepted request.
+    :ivar authorise: called with the digest of the certificate of the client; returns None or the
+        reason why it may not call.
+    :ivar in_child: called first in every child; releases resources of the parent (signal handlers,
+        the pid file).
+    :ivar at_rest: called when the connection was idle for :data:`REST_S`, and after its end;
+        carries out work which was postponed because another request might follow.
+    """
+
+    answer: Callable[[AuthorisedRequest], Response]
+    authorise: Callable[[str], str | None]
+    in_child: Callable[[], None] = lambda: None
+    at_rest: Callable[[], None] = lambda: None
 
 
 class Chore(NamedTuple):
@@ -217,38 +231,25 @@ class ForkingServer:
     """The parent process of the server.
 
     :param sock: the result of :func:`listen`; the server closes it.
-    :param context: the TLS settings, or a function which returns them. It is called before each
-        fork and again for each connection, so that renewed certificates are used at once.
-    :param answer: called in a child for every accepted request.
-    :param authorise: called in a child with the digest of the certificate of the client; returns
-        None or the reason why it may not call.
-    :param in_child: called first in every child; releases resources of the parent (signal handlers,
-        the pid file).
-    :param at_rest: called in a child when its connection was idle for :data:`REST_S`, and after its
-        end; carries out work which was postponed because another request might follow.
+    :param context: returns the TLS settings. It is called before each fork and again for each
+        connection, so that renewed certificates are used at once.
     :param chores: work which belongs to no request.
     """
 
     def __init__(
         self,
         sock: socket.socket,
-        context: ssl.SSLContext | Callable[[], ssl.SSLContext],
-        answer: Answer,
-        authorise: Authorise,
+        context: Callable[[], ssl.SSLContext],
+        service: Service,
         *,
         limits: Limits = DEFAULT_LIMITS,
-        in_child: Callable[[], None] = lambda: None,
-        at_rest: Callable[[], None] = lambda: None,
         chores: Sequence[Chore] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sock = sock
-        self._context = context if callable(context) else lambda: context
-        self._answer = answer
-        self._authorise = authorise
+        self._context = context
+        self._service = service
         self._limits = limits
-        self._in_child = in_child
-        self._at_rest = at_rest
         self._clock = clock
         self._chores = [_Planned(chore) for chore in chores]
         self._children: dict[int, _Child] = {}
@@ -276,17 +277,19 @@ class ForkingServer:
                     self._poll.poll(self._wait_ms()), key=lambda event: event[0] != self._control
                 ):
                     if fd == wakeup:
-                        wanted = on_wakeup()
-                        if wanted is Wakeup.STOP:
-                            return
-                        if wanted is Wakeup.RENEW:
-                            self._renew_spares()
+                        self._wake(on_wakeup())
                     elif fd == self._control:
                         self._read_control()
                     else:
                         self._collect(fd)
         finally:
             self._close()
+
+    def _wake(self, wanted: Wakeup) -> None:
+        if wanted is Wakeup.STOP:
+            self._quit = True
+        elif wanted is Wakeup.RENEW:
+            self._renew_spares()
 
     def _wait_ms(self) -> int | None:
         """Fork what is missing; return how many milliseconds to wait for events."""
@@ -465,7 +468,7 @@ class ForkingServer:
         code = 1
         try:
             os.close(self._hold)
-            self._in_child()
+            self._service.in_child()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             accepted = self._wait_for_connection()
             if accepted is not None:
@@ -485,7 +488,7 @@ class ForkingServer:
         code = 1
         try:
             os.close(self._hold)
-            self._in_child()
+            self._service.in_child()
             self._sock.close()
             chore.work()
             code = 0
@@ -532,7 +535,7 @@ class ForkingServer:
         signal.setitimer(signal.ITIMER_REAL, 0)
         # The caller does not wait for the work below.
         tls.close()
-        self._at_rest()
+        self._service.at_rest()
 
     def _serve_one(self, tls: ssl.SSLSocket, peer: str) -> bool:
         """Serve a request; return whether another one may follow."""
@@ -566,7 +569,7 @@ class ForkingServer:
         events.register(self._life, select.POLLIN)
         happened = events.poll(REST_S * 1000)
         if not happened:
-            self._at_rest()
+            self._service.at_rest()
             happened = events.poll((KEEP_S - REST_S) * 1000)
         ready = {fd for fd, _ in happened}
         # A request which was received already is served, even if the child has to end.
@@ -582,7 +585,7 @@ class ForkingServer:
         if der is None:
             raise _Refused(403, "no client certificate")
         digest = x509.digest_der(der)
-        reason = self._authorise(digest)
+        reason = self._service.authorise(digest)
         if reason is not None:
             raise _Refused(403, reason)
         if method not in _METHODS:
@@ -599,7 +602,7 @@ class ForkingServer:
             target[1:], body, peer, digest, headers, bool(tls.session_reused)
         )
         try:
-            return self._answer(request)
+            return self._service.answer(request)
         except Exception:  # noqa: BLE001  # the entry point of a node call; the caller gets an answer
             _log.exception("call %s of %s failed with an internal error", request.procedure, peer)
             return Response(500, b"internal error; see the log of the node daemon")

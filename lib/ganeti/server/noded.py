@@ -152,11 +152,13 @@ def run(options: argparse.Namespace, noded: NodeDaemon, signals: daemon.Signals)
     forking = server.ForkingServer(
         noded.sock,
         noded.context,
-        noded.dispatcher,
-        noded.authorise,
+        server.Service(
+            noded.dispatcher,
+            noded.authorise,
+            in_child=lambda: daemon.leave_parent(signals),
+            at_rest=partial(at_rest, os.getpid()),
+        ),
         limits=server.DEFAULT_LIMITS._replace(children=options.max_clients),
-        in_child=lambda: daemon.leave_parent(signals),
-        at_rest=partial(at_rest, os.getpid()),
         chores=(
             server.Chore(
                 "console logs", _CONSOLE_LOGS_S, console_log.is_overgrown, console_log.rotate

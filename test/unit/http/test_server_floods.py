@@ -27,8 +27,7 @@ class Parent:
         self.server = server.ForkingServer(
             self._socks[0],
             lambda: None,  # type: ignore[arg-type, return-value]
-            lambda _request: server.Response(200, b""),
-            lambda _digest: None,
+            server.Service(lambda _request: server.Response(200, b""), lambda _digest: None),
             clock=lambda: self.now,
         )
 
