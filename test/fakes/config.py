@@ -244,7 +244,9 @@ class FakeConfig(Config):
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
         """As the real runner's filler."""
         group = self.group(self.node(instance.primary_node).group)
-        return fill.annotated_disk(disk, self.cluster().fill_diskparams(group))
+        return fill.annotated_disk(
+            disk, fill.fill_diskparams(self.cluster().diskparams, group.diskparams)
+        )
 
 
 class _Commits:

@@ -360,11 +360,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("web",),
     ),
     "objects": (
-        ("base", "codec", "ipolicy", "network", "start_order", "storage_units", "transfer"),
+        ("base", "codec", "network", "start_order", "transfer"),
         ("address_pool", "disk", "node"),
         ("instance", "snapshots"),
-        ("fill", "hypervisors"),
-        ("cluster", "hvparams"),
+        ("cluster", "hypervisors"),
+        ("disk_templates",),
+        ("fill", "hvparams", "ipolicy", "storage_units"),
         ("by_node", "cluster_rules"),
     ),
     "objects/disk_templates": (

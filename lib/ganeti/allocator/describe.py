@@ -43,7 +43,7 @@ def cluster(config: ConfigData, live: LiveData) -> dict[str, Any]:
                 "name": group.name,
                 "alloc_policy": group.alloc_policy,
                 "networks": list(group.networks),
-                "ipolicy": own.fill_ipolicy(group),
+                "ipolicy": fill.fill_ipolicy(own.ipolicy, group.ipolicy),
                 "tags": sorted(group.tags),
             }
             for group in sorted(config.nodegroups.values(), key=lambda g: natural_key(g.name))
@@ -95,7 +95,7 @@ def _numbers(config: ConfigData, live: LiveNode, primaries: Collection[Instance]
     for instance in primaries:
         if instance.forthcoming:
             continue  # its memory is subtracted from the free memory already
-        memory = own.fill_be(instance)["maxmem"]
+        memory = fill.fill_be(own, instance.beparams)["maxmem"]
         assigned += memory
         if instance.admin_state == instance_c.ADMIN_UP:
             up += memory
@@ -119,7 +119,7 @@ def _numbers(config: ConfigData, live: LiveNode, primaries: Collection[Instance]
 
 def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
     """Describe an instance of the cluster."""
-    backend = config.cluster.fill_be(instance)
+    backend = fill.fill_be(config.cluster, instance.beparams)
     disks = fill.instance_disks(config, instance)
     return {
         "tags": sorted(instance.tags),
@@ -130,7 +130,7 @@ def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
         "os": instance.os,
         "nodes": [config.nodes[uuid].name for uuid in node_uuids(config, instance)],
         "nics": [
-            nic_dict(nic.mac, nic.ip, config.cluster.fill_nic(nic.nicparams))
+            nic_dict(nic.mac, nic.ip, fill.fill_nic(config.cluster, nic.nicparams))
             for nic in instance.nics
         ],
         "disks": [

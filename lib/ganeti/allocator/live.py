@@ -109,7 +109,9 @@ def reserved_mib(config: ConfigData, template: str | None) -> tuple[dict[str, in
         if not instance.forthcoming:
             continue
         primary = instance.primary_node
-        memory[primary] = memory.get(primary, 0) + config.cluster.fill_be(instance)["maxmem"]
+        memory[primary] = (
+            memory.get(primary, 0) + fill.fill_be(config.cluster, instance.beparams)["maxmem"]
+        )
         for disk in fill.instance_disks(config, instance):
             for uuid in disk.nodes if disk.dev_type in kinds else ():
                 space[uuid] = space.get(uuid, 0) + sum(

@@ -16,7 +16,7 @@ from ganeti import ht
 from ganeti.confd.protocol import ConfdReply, ConfdRequest
 from ganeti.constants import confd as const
 from ganeti.constants import disk as disk_const
-from ganeti.objects import ConfigData, Instance, Node, codec
+from ganeti.objects import ConfigData, Instance, Node, codec, fill
 from ganeti.objects.by_node import instances_of_node
 from ganeti.utils import text
 
@@ -96,7 +96,7 @@ class ConfigFacts:
         """The instances by link and address."""
         cluster = self.data.cluster
         return {
-            (str(cluster.fill_nic(nic.nicparams).get("link", "")), nic.ip): instance
+            (str(fill.fill_nic(cluster, nic.nicparams).get("link", "")), nic.ip): instance
             for instance in self.data.instances.values()
             for nic in instance.nics
             if nic.ip is not None

@@ -373,10 +373,13 @@ def _instance(data: ConfigData, instance: Instance, what: str) -> _Problems:
         yield f"{what}: group {group.name} of its node has no hypervisor {instance.hypervisor}"
     if instance.hypervisor in hvparams.TABLES:
         yield from _raised(
-            what, hvparams.check_parameter_syntax, instance.hypervisor, cluster.fill_hv(instance)
+            what,
+            hvparams.check_parameter_syntax,
+            instance.hypervisor,
+            fill.instance_hv(cluster, instance),
         )
     yield from _typed(f"{what}: beparams", instance.beparams, instance_const.BE_PARAM_TYPES)
-    filled_be = cluster.fill_be(instance)
+    filled_be = fill.fill_be(cluster, instance.beparams)
     low, high = filled_be.get("minmem"), filled_be.get("maxmem")
     if isinstance(low, int) and isinstance(high, int) and low > high:
         yield f"{what}: minmem {low} is above maxmem {high}"
@@ -389,7 +392,7 @@ def _nics(data: ConfigData) -> _Problems:
             what = f"instance {instance.name}: nic {place}"
             if nic.network is not None and nic.network not in data.networks:
                 yield f"{what}: network {nic.network} does not exist"
-            filled = data.cluster.fill_nic(nic.nicparams)
+            filled = fill.fill_nic(data.cluster, nic.nicparams)
             # Mode user is allowed in virtual clusters only; that was checked when it was set.
             if filled.get("mode") not in (*net_const.NIC_MODES, net_const.NIC_MODE_USER):
                 yield f"{what}: there is no mode {filled.get('mode')}"

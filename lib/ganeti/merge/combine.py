@@ -8,7 +8,8 @@ whose defaults differ are written into the instances, so that these keep what th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import errors
@@ -251,30 +252,32 @@ def _keep_parameters(
     names: list[str] = []
 
     def own_values(
-        what: str, values: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+        what: str, values: Mapping[str, Any], filled: Callable[[Cluster], Mapping[str, Any]]
     ) -> dict[str, Any]:
+        after = filled(own)
         found = {
             name: value
-            for name, value in before.items()
+            for name, value in filled(other).items()
             if name not in GLOBAL_PARAMS and (name not in after or after[name] != value)
         }
         names.extend(f"{what}/{name}" for name in sorted(found))
         return {**values, **found}
 
     hvparams = own_values(
-        "hvparams", instance.hvparams, other.fill_hv(instance), own.fill_hv(instance)
+        "hvparams", instance.hvparams, lambda cluster: fill.instance_hv(cluster, instance)
     )
     beparams = own_values(
-        "beparams", instance.beparams, other.fill_be(instance), own.fill_be(instance)
+        "beparams", instance.beparams, lambda cluster: fill.fill_be(cluster, instance.beparams)
     )
     osparams = own_values(
-        "osparams", instance.osparams, other.fill_osparams(instance), own.fill_osparams(instance)
+        "osparams",
+        instance.osparams,
+        lambda cluster: fill.fill_osparams(cluster, instance.os, instance.osparams),
     )
     private = own_values(
         "osparams_private",
         instance.osparams_private,
-        other.fill_osparams_private(instance),
-        own.fill_osparams_private(instance),
+        lambda cluster: fill.fill_osparams_private(cluster, instance.os, instance.osparams_private),
     )
     nics = tuple(
         dataclasses.replace(
@@ -282,8 +285,7 @@ def _keep_parameters(
             nicparams=own_values(
                 f"nic {place}",
                 nic.nicparams,
-                fill.fill_nic(other, nic.nicparams),
-                fill.fill_nic(own, nic.nicparams),
+                functools.partial(fill.fill_nic, nicparams=nic.nicparams),
             ),
         )
         for place, nic in enumerate(instance.nics)

@@ -7,7 +7,6 @@ from typing import Any
 
 from ganeti import ht
 from ganeti.constants.node import ND_PARAM_TYPES
-from ganeti.objects import fill
 from ganeti.objects.base import parameters, unstored
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Instance
@@ -104,44 +103,6 @@ class Cluster:
     def primary_hypervisor(self) -> str:
         """The default hypervisor of new instances."""
         return self.enabled_hypervisors[0]
-
-    def fill_hv(self, instance: Instance, *, skip_globals: bool = False) -> dict[str, Any]:
-        """Return all hypervisor parameters of an instance."""
-        return fill.fill_hv(
-            self, instance.hypervisor, instance.os, instance.hvparams, skip_globals=skip_globals
-        )
-
-    def fill_be(self, instance: Instance) -> dict[str, Any]:
-        """Return all backend parameters of an instance."""
-        return fill.fill_be(self, instance.beparams)
-
-    def fill_osparams(self, instance: Instance) -> dict[str, Any]:
-        """Return all OS parameters of an instance except the private ones."""
-        return fill.fill_osparams(self, instance.os, instance.osparams)
-
-    def fill_osparams_private(self, instance: Instance) -> ht.PrivateDict:
-        """Return all private OS parameters of an instance."""
-        return fill.fill_osparams_private(self, instance.os, instance.osparams_private)
-
-    def fill_nic(self, nicparams: dict[str, Any]) -> dict[str, Any]:
-        """Return all parameters of a NIC."""
-        return fill.fill_nic(self, nicparams)
-
-    def fill_nd(self, node: Node, group: NodeGroup) -> dict[str, Any]:
-        """Return all parameters of a node."""
-        return fill.fill_nd(self, group, node)
-
-    def fill_nd_group(self, group: NodeGroup) -> dict[str, Any]:
-        """Return the node parameters which the nodes of a group inherit."""
-        return fill.fill_nd(self, group)
-
-    def fill_ipolicy(self, group: NodeGroup) -> dict[str, Any]:
-        """Return the whole instance policy of a group."""
-        return fill.fill_ipolicy(self.ipolicy, group.ipolicy)
-
-    def fill_diskparams(self, group: NodeGroup) -> dict[str, Any]:
-        """Return the parameters of all disk templates in a group."""
-        return fill.fill_diskparams(self.diskparams, group.diskparams)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

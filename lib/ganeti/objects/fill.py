@@ -53,7 +53,7 @@ def fill_hv(
     *,
     skip_globals: bool = False,
 ) -> dict[str, Any]:
-    """Return the hypervisor parameters of an instance.
+    """Return the hypervisor parameters of instances with these.
 
     :param os_name: its operating system.
     :param hvparams: its own parameters.
@@ -65,6 +65,15 @@ def fill_hv(
         {**cluster.hvparams.get(hypervisor, _NOTHING), **by_os.get(hypervisor, _NOTHING)},
         hvparams,
         skip,
+    )
+
+
+def instance_hv(
+    cluster: Cluster, instance: Instance, *, skip_globals: bool = False
+) -> dict[str, Any]:
+    """Return all hypervisor parameters of an instance."""
+    return fill_hv(
+        cluster, instance.hypervisor, instance.os, instance.hvparams, skip_globals=skip_globals
     )
 
 
@@ -333,11 +342,14 @@ def filled_instance(
     diskparams = fill_diskparams(cluster.diskparams, group.diskparams if group else None)
     stored = {field.name: getattr(instance, field.name) for field in dataclasses.fields(Instance)}
     stored.update(
-        hvparams=fill_dict(cluster.fill_hv(instance), hvparams),
-        beparams=fill_dict(cluster.fill_be(instance), beparams),
-        osparams=fill_dict(cluster.fill_osparams(instance), osparams),
+        hvparams=fill_dict(instance_hv(cluster, instance), hvparams),
+        beparams=fill_dict(fill_be(cluster, instance.beparams), beparams),
+        osparams=fill_dict(fill_osparams(cluster, instance.os, instance.osparams), osparams),
         osparams_private=ht.PrivateDict(
-            fill_dict(cluster.fill_osparams_private(instance), osparams_private)
+            fill_dict(
+                fill_osparams_private(cluster, instance.os, instance.osparams_private),
+                osparams_private,
+            )
         ),
         nics=tuple(_filled_nic(config, instance, nic) for nic in instance.nics),
     )
@@ -363,7 +375,7 @@ def _filled_nic(config: ConfigData, instance: Instance, nic: Any) -> FilledNic:
         name=nic.name,
         network=nic.network,
         uuid=nic.uuid,
-        nicparams=config.cluster.fill_nic(nic.nicparams),
+        nicparams=fill_nic(config.cluster, nic.nicparams),
         netinfo=netinfo,
         pci=getattr(nic, "pci", None),
         hvinfo=getattr(nic, "hvinfo", None),

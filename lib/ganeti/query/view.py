@@ -142,14 +142,16 @@ class View:
         """Return the hypervisor parameters of an instance, without those of the cluster only."""
         filled = self._hv.get(instance.uuid)
         if filled is None:
-            filled = self._hv[instance.uuid] = self.cluster.fill_hv(instance, skip_globals=True)
+            filled = self._hv[instance.uuid] = object_fill.instance_hv(
+                self.cluster, instance, skip_globals=True
+            )
         return filled
 
     def filled_be(self, instance: Instance) -> dict[str, Any]:
         """Return the backend parameters of an instance."""
         filled = self._be.get(instance.uuid)
         if filled is None:
-            filled = self._be[instance.uuid] = self.cluster.fill_be(instance)
+            filled = self._be[instance.uuid] = object_fill.fill_be(self.cluster, instance.beparams)
         return filled
 
     def filled_nics(self, instance: Instance) -> list[dict[str, Any]]:
@@ -157,7 +159,7 @@ class View:
         filled = self._nics.get(instance.uuid)
         if filled is None:
             filled = self._nics[instance.uuid] = [
-                self.cluster.fill_nic(nic.nicparams) for nic in instance.nics
+                object_fill.fill_nic(self.cluster, nic.nicparams) for nic in instance.nics
             ]
         return filled
 

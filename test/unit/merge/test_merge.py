@@ -13,7 +13,7 @@ from ganeti.constants import disk as disk_c
 from ganeti.constants import net as net_c
 from ganeti.merge import conflicts, other_cluster
 from ganeti.merge.combine import combine
-from ganeti.objects import ConfigData, Disk, Nic, codec
+from ganeti.objects import ConfigData, Disk, Nic, codec, fill
 from ganeti.objects.address_pool import AddressPool, empty
 from ganeti.objects.network import Network
 from ganeti.wire import json
@@ -223,9 +223,17 @@ def test_instances_keep_their_parameters() -> None:
     }  # fmt: skip
     assert data.cluster.beparams == own.cluster.beparams
     before = theirs.instances[uuid_of("shop1")]
-    for fill in ("fill_be", "fill_hv", "fill_osparams", "fill_osparams_private"):
-        assert getattr(data.cluster, fill)(instance) == getattr(theirs.cluster, fill)(before)
-    assert data.cluster.fill_nic(instance.nics[0].nicparams)["link"] == "br9"
+    here, there = (
+        (
+            fill.instance_hv(cluster, one),
+            fill.fill_be(cluster, one.beparams),
+            fill.fill_osparams(cluster, one.os, one.osparams),
+            fill.fill_osparams_private(cluster, one.os, one.osparams_private),
+        )
+        for cluster, one in ((data.cluster, instance), (theirs.cluster, before))
+    )
+    assert here == there
+    assert fill.fill_nic(data.cluster, instance.nics[0].nicparams)["link"] == "br9"
     assert data.cluster.osparams == {"noop": {"dhcp": "no"}, "only": {"a": "b"}}
 
 

@@ -60,9 +60,9 @@ def test_os_parameters_by_definition_and_variant(config):
 def test_node_parameters(config):
     group = by_name(config.nodegroups, "another")
     node = dataclasses.replace(next(iter(config.nodes.values())), ndparams={"ssh_port": 2222})
-    filled = config.cluster.fill_nd(node, group)
+    filled = fill.fill_nd(config.cluster, group, node)
     assert filled["exclusive_storage"] is True and filled["ssh_port"] == 2222
-    assert config.cluster.fill_nd_group(group)["ssh_port"] == 22
+    assert fill.fill_nd(config.cluster, group)["ssh_port"] == 22
 
 
 def test_what_was_set_by_hand_of_a_node(config):
@@ -92,8 +92,9 @@ def test_what_was_set_by_hand_of_a_node(config):
 
 def test_policy_inherits_std_by_value_and_the_rest_as_a_whole(config):
     group = by_name(config.nodegroups, "another")
-    filled = config.cluster.fill_ipolicy(
-        dataclasses.replace(group, ipolicy={**group.ipolicy, "std": {"cpu-count": 3}})
+    filled = fill.fill_ipolicy(
+        config.cluster.ipolicy,
+        {**group.ipolicy, "std": {"cpu-count": 3}},
     )
     assert filled["std"] == {**config.cluster.ipolicy["std"], "cpu-count": 3}
     assert filled["minmax"] == group.ipolicy["minmax"]
@@ -104,7 +105,7 @@ def test_disk_parameters_know_every_template(config):
     group = dataclasses.replace(
         by_name(config.nodegroups, "default"), diskparams={"plain": {"stripes": 5}}
     )
-    filled = config.cluster.fill_diskparams(group)
+    filled = fill.fill_diskparams(config.cluster.diskparams, group.diskparams)
     assert filled["plain"] == {"stripes": 5} and filled["diskless"] == {}
     assert filled["drbd"]["resync-rate"] == 1024
     assert filled["rbd"]["user-id"] == ""  # absent in the file, so the published default

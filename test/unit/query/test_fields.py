@@ -15,7 +15,7 @@ import pytest
 from ganeti import errors, objects
 from ganeti.constants import instance as instance_c
 from ganeti.constants import query as query_c
-from ganeti.objects import codec
+from ganeti.objects import codec, fill
 from ganeti.query import engine, resources
 from ganeti.query.field import HOSTNAME, JOB_ID, NODATA, OFFLINE, TIMESTAMP, UNAVAIL
 from ganeti.query.resources.instance import LiveInstance, status
@@ -426,11 +426,11 @@ def test_marks_have_the_published_codes():
 
 def test_reading_ten_thousand_instances_makes_no_look_up_twice(config, monkeypatch):
     calls = []
-    original = objects.Cluster.fill_hv
+    original = fill.instance_hv
     monkeypatch.setattr(
-        objects.Cluster,
-        "fill_hv",
-        lambda self, inst, **kw: calls.append(inst) or original(self, inst, **kw),
+        fill,
+        "instance_hv",
+        lambda cluster, inst, **kw: calls.append(inst) or original(cluster, inst, **kw),
     )
     ask(config, "instance", ["hv/acpi", "hv/kernel_path", "hvparams"])
     assert len(calls) == len(config.instances)

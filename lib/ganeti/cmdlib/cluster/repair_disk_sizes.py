@@ -12,7 +12,7 @@ from typing import Any
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.constants import disk as disk_c
 from ganeti.locking import ALL, Level
-from ganeti.objects import Disk, Instance, updated
+from ganeti.objects import Disk, Instance, fill, updated
 from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
@@ -109,7 +109,9 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
     def _exclusive(self, instance: Instance) -> bool:
         data = self.config.snapshot()
         node = data.nodes[instance.primary_node]
-        return bool(data.cluster.fill_nd(node, data.nodegroups[node.group])["exclusive_storage"])
+        return bool(
+            fill.fill_nd(data.cluster, data.nodegroups[node.group], node)["exclusive_storage"]
+        )
 
 
 def _plausible(dimensions: Any) -> bool:

@@ -271,8 +271,10 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 continue
             group = data.nodegroups[data.nodes[instance.primary_node].group]
             filled = self.config.filled(instance)
-            after = policy.of_instance(new.fill_ipolicy(group), filled)
-            before = policy.of_instance(data.cluster.fill_ipolicy(group), filled)
+            after = policy.of_instance(fill.fill_ipolicy(new.ipolicy, group.ipolicy), filled)
+            before = policy.of_instance(
+                fill.fill_ipolicy(data.cluster.ipolicy, group.ipolicy), filled
+            )
             if set(after) - set(before):
                 found.append(instance.name)
         if found:

@@ -206,7 +206,7 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
                 filled = fill.fill_hv(cluster, name, os_name)
                 self._check(findings, f"OS {os_name}", name, filled)
         for instance in data.instances.values():
-            filled = cluster.fill_hv(instance)
+            filled = fill.instance_hv(cluster, instance)
             self._check(findings, f"instance {instance.name}", instance.hypervisor, filled)
 
     @staticmethod

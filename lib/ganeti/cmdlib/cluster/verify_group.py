@@ -236,7 +236,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 checks[nv.SSH_SETUP] = argument
             if self.op.verify_clutter:
                 checks[nv.SSH_CLUTTER] = [node.name for node in self.config.nodes()]
-        exclusive = bool(cluster.fill_nd_group(plan.group)["exclusive_storage"])
+        exclusive = bool(fill.fill_nd(cluster, plan.group)["exclusive_storage"])
         checks.update(verify_storage.node_checks(cluster, exclusive))
         checks.update(programs.node_checks(self.config))
         bridges = self._bridges()
@@ -250,7 +250,11 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             checks[nv.NONVMNODES] = incapable
         if CHECK_HVPARAM_ASSESSMENT not in self.op.skip_checks:
             checks[nv.HVPARAMS] = [
-                [f"instance {instance.name}", instance.hypervisor, cluster.fill_hv(instance)]
+                [
+                    f"instance {instance.name}",
+                    instance.hypervisor,
+                    fill.instance_hv(cluster, instance),
+                ]
                 for instance in plan.instances
             ]
         if FILE in cluster.enabled_disk_templates:
@@ -266,7 +270,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         found = set()
         for instance in self.config.instances():
             for nic in instance.nics:
-                params = cluster.fill_nic(nic.nicparams)
+                params = fill.fill_nic(cluster, nic.nicparams)
                 if params.get("mode") == NIC_MODE_BRIDGED:
                     found.add(str(params["link"]))
         return sorted(found)
@@ -503,7 +507,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         for problem in policy.violations(
             self.config,
             node,
-            beparams=self.config.cluster().fill_be(instance),
+            beparams=fill.fill_be(self.config.cluster(), instance.beparams),
             disk_sizes_mib=policy.counted_sizes(
                 instance.hypervisor,
                 lambda: self.config.filled(instance).hvparams,
@@ -581,7 +585,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             for instance in self.config.node_instances(node.uuid)[1]:
                 if instance.forthcoming or instance.admin_state != ADMIN_UP:
                     continue
-                beparams = cluster.fill_be(instance)
+                beparams = fill.fill_be(cluster, instance.beparams)
                 if beparams["auto_balance"]:
                     moved.append((instance.primary_node, beparams["minmem"]))
             free_mib = gathered.free_mib[node.uuid]

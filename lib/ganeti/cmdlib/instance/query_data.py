@@ -14,7 +14,7 @@ from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
-from ganeti.objects import BlockDevStatus, Disk, Instance, codec
+from ganeti.objects import BlockDevStatus, Disk, Instance, codec, fill
 from ganeti.opcodes.instance import OpInstanceQueryData
 from ganeti.wire.calls import BLOCKDEV_FIND_MULTI
 
@@ -179,7 +179,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "network_port": instance.network_port,
             "hv_instance": dict(instance.hvparams),
             # Parameters which only the cluster can set are left out.
-            "hv_actual": self.config.cluster().fill_hv(instance, skip_globals=True),
+            "hv_actual": fill.instance_hv(self.config.cluster(), instance, skip_globals=True),
             "be_instance": dict(instance.beparams),
             "be_actual": dict(filled.beparams),
             "os_instance": dict(instance.osparams),

@@ -330,8 +330,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         """Check that the instance has the disks which its new parameters need for the firmware."""
         names = [disk.name for disk in self.config.instance_disks(instance)]
         before, after = (
-            fill.fill_hv(self.config.cluster(), one.hypervisor, one.os, one.hvparams)
-            for one in (instance, planned)
+            fill.instance_hv(self.config.cluster(), one) for one in (instance, planned)
         )
         params.require_firmware_disks(
             planned.hypervisor,
@@ -496,5 +495,5 @@ def _changes_processors(cluster: Cluster, before: Instance, after: Instance) -> 
     if not hypervisors.of(after.hypervisor).can_limit_processors or before == after:
         return False
     vcpus = {fill.fill_be(cluster, one.beparams).get("vcpus") for one in (before, after)}
-    masks = {cluster.fill_hv(one).get("cpu_mask") for one in (before, after)}
+    masks = {fill.instance_hv(cluster, one).get("cpu_mask") for one in (before, after)}
     return len(vcpus) > 1 or len(masks) > 1

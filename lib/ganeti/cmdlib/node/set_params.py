@@ -19,7 +19,7 @@ from ganeti.cmdlib.ops.node.roles import FLAG_OF, Role
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
 from ganeti.locking import ALL, Level
-from ganeti.objects import Instance, Node, updated
+from ganeti.objects import Instance, Node, fill, updated
 from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.node import OpNodeSetParams
 from ganeti.utils import net
@@ -141,7 +141,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
 
     def _check_power(self, node: Node, present: Role, role: Role) -> None:
         data = self.config.snapshot()
-        ndparams = data.cluster.fill_nd(node, data.nodegroups[node.group])
+        ndparams = fill.fill_nd(data.cluster, data.nodegroups[node.group], node)
         if not ndparams["oob_program"]:
             if self.op.powered is not None:
                 raise errors.OpPrereqError(

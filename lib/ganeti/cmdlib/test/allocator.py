@@ -138,7 +138,7 @@ class LUTestAllocator(LogicalUnit[OpTestAllocator, AllocatorTestPlan]):
         own = {key: spec[key] for key in ("mode", "link") if spec.get(key)}
         if spec.get("bridge"):
             own["link"] = spec["bridge"]
-        filled = self.config.cluster().fill_nic(own)
+        filled = fill.fill_nic(self.config.cluster(), own)
         return allocator.nic_dict(spec.get("mac"), spec.get("ip"), filled)
 
 

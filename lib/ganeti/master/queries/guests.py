@@ -65,7 +65,7 @@ def _require_log(context: MasterContext, instance: Instance) -> None:
             errors.ECODE_STATE,
         )
     parameter = descriptor.console_log_parameter
-    if parameter and not context.config.cluster().fill_hv(instance).get(parameter):
+    if parameter and not fill.instance_hv(context.config.cluster(), instance).get(parameter):
         raise errors.OpPrereqError(
             f"instance {instance.name} has no serial console, so it has no console log. Set its"
             f" hypervisor parameter {parameter} to yes and restart it.",

@@ -25,7 +25,7 @@ def _node_names(view: View, group: NodeGroup) -> list[str]:
 
 
 def _ndparams(view: View, group: NodeGroup) -> dict[str, Any]:
-    return view.cluster.fill_nd_group(group)
+    return fill.fill_nd(view.cluster, group)
 
 
 _FIELDS = [
@@ -79,7 +79,7 @@ _FIELDS = [
         "DiskParameters",
         KIND_OTHER,
         "All disk parameters",
-        lambda view, group: view.cluster.fill_diskparams(group),
+        lambda view, group: fill.fill_diskparams(view.cluster.diskparams, group.diskparams),
     ),
     Field(
         "custom_diskparams",
@@ -93,7 +93,7 @@ _FIELDS = [
         "InstancePolicy",
         KIND_OTHER,
         "The whole instance policy",
-        lambda view, group: view.cluster.fill_ipolicy(group),
+        lambda view, group: fill.fill_ipolicy(view.cluster.ipolicy, group.ipolicy),
     ),
     Field(
         "custom_ipolicy",

@@ -389,7 +389,9 @@ def _parameter_fields() -> list[Field]:
             "OpSysParameters",
             KIND_OTHER,
             "All OS parameters except the private ones",
-            lambda view, instance: view.cluster.fill_osparams(instance),
+            lambda view, instance: object_fill.fill_osparams(
+                view.cluster, instance.os, instance.osparams
+            ),
         ),
         Field(
             "custom_beparams",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.objects import updated
+from ganeti.objects import fill, updated
 from ganeti.platform import paths, ssh_keys
 from ganeti.utils import fs, ssh
 from ganeti.wire.calls import ETC_HOSTS_MODIFY, NODE_SSH_ACTIVATE, NODE_SSH_KEYS, NODE_SSH_TRUST
@@ -70,7 +70,7 @@ def ssh_files(config: ConfigData, keys: NodeKeys) -> SshFiles:
     hosts = [
         (
             node.name,
-            config.cluster.fill_nd(node, config.nodegroups[node.group])["ssh_port"],
+            fill.fill_nd(config.cluster, config.nodegroups[node.group], node)["ssh_port"],
             keys.hosts[node.uuid],
         )
         for node in nodes
@@ -147,7 +147,7 @@ def remembered(config: ConfigData, node: Node) -> tuple[list[str], list[str]]:
     """
     here = paths.current()
     own = ssh_keys.parse_public_keys(_content(here.ssh_public_keys_file)).get(node.uuid, [])
-    port = config.cluster.fill_nd(node, config.nodegroups[node.group])["ssh_port"]
+    port = fill.fill_nd(config.cluster, config.nodegroups[node.group], node)["ssh_port"]
     hosts = ssh.known_keys(_content(here.known_hosts_file), node.name, port)
     return own, sorted(f"{key.kind} {key.key}" for key in hosts)
 

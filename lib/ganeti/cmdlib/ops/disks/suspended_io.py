@@ -25,6 +25,7 @@ from ganeti import errors
 from ganeti.cmdlib.ops.disks import replicas
 from ganeti.constants.disk import LDS_OKAY
 from ganeti.constants.instance_failover import ALONE_TAG
+from ganeti.objects import fill
 from ganeti.utils import retry
 from ganeti.wire.calls import (
     BLOCKDEV_GETMIRRORSTATUS_MULTI,
@@ -89,7 +90,7 @@ def is_wanted(config: Config, instance: Instance) -> bool:
     group = data.nodegroups[node.group]
     return (
         bool(data.cluster.auto_instance_failover)
-        and (bool(data.cluster.fill_nd(node, group)["oob_program"]) or node.restarts_itself())
+        and (bool(fill.fill_nd(data.cluster, group, node)["oob_program"]) or node.restarts_itself())
         and not any(ALONE_TAG in one.tags for one in (data.cluster, group, instance))
     )
 

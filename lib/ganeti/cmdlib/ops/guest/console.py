@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti.objects import ConfigData, Instance, codec, hypervisors
+from ganeti.objects import ConfigData, Instance, codec, fill, hypervisors
 from ganeti.objects.hypervisors.descriptor import ConsoleRequest
 
 
 def describe(config: ConfigData, instance: Instance) -> dict[str, Any]:
     """Return the console of an instance, as an ``InstanceConsole`` in its published form."""
     node = config.nodes[instance.primary_node]
-    params = config.cluster.fill_nd(node, config.nodegroups[node.group])
+    params = fill.fill_nd(config.cluster, config.nodegroups[node.group], node)
     request = ConsoleRequest(
         instance=instance,
-        hvparams=config.cluster.fill_hv(instance),
+        hvparams=fill.instance_hv(config.cluster, instance),
         node_name=node.name,
         ssh_port=params["ssh_port"],
     )

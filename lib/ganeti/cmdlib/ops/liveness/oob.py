@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.constants import node as node_c
-from ganeti.objects import Node
+from ganeti.objects import Node, fill
 from ganeti.wire import json
 from ganeti.wire.calls import RUN_OOB
 
@@ -30,7 +30,7 @@ STATUS_TIMEOUT_S = 30
 def program_of(config: Config, node: Node) -> str:
     """Return the path of the helper which controls a node; empty when it has none."""
     data = config.snapshot()
-    program: str = data.cluster.fill_nd(node, data.nodegroups[node.group])["oob_program"]
+    program: str = fill.fill_nd(data.cluster, data.nodegroups[node.group], node)["oob_program"]
     return program
 
 

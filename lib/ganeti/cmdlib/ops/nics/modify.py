@@ -24,6 +24,7 @@ from ganeti.constants.net import (
     NIC_PARAM_TYPES,
     VALUE_DEFAULT,
 )
+from ganeti.objects import fill
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
@@ -166,7 +167,7 @@ def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) ->
                 " determines them",
                 errors.ECODE_INVAL,
             )
-    filled = unit.config.cluster().fill_nic(own)
+    filled = fill.fill_nic(unit.config.cluster(), own)
     ip = present.ip
     if "ip" in changes:
         ip = nics.checked_address(what, changes["ip"], None, network)

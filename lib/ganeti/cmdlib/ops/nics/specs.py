@@ -26,7 +26,7 @@ from ganeti.constants.net import (
     VALUE_GENERATE,
     VALUE_NONE,
 )
-from ganeti.objects import Nic
+from ganeti.objects import Nic, fill
 from ganeti.objects.address_pool import AddressPool
 from ganeti.platform import machine
 from ganeti.utils import net
@@ -81,7 +81,7 @@ def reserved_nics(config: Config, reserved: Instance | None) -> list[PlannedNic]
     if reserved is None:
         return []
     cluster = config.cluster()
-    return [PlannedNic(nic, cluster.fill_nic(nic.nicparams)) for nic in reserved.nics]
+    return [PlannedNic(nic, fill.fill_nic(cluster, nic.nicparams)) for nic in reserved.nics]
 
 
 def _plan(
@@ -94,7 +94,7 @@ def _plan(
     what = f"network interface {index}"
     network = requested_network(unit.config, what, spec)
     own = own_parameters(what, spec)
-    filled = unit.config.cluster().fill_nic(own)
+    filled = fill.fill_nic(unit.config.cluster(), own)
     if network is None:
         require_mode(what, filled)
     ip = checked_address(what, spec.get("ip"), instance_ip, network)
@@ -231,7 +231,7 @@ def settled(
             f" {node.name}. Use 'gnt-network connect'.",
             errors.ECODE_INVAL,
         )
-    filled = unit.config.cluster().fill_nic(connection)
+    filled = fill.fill_nic(unit.config.cluster(), connection)
     require_mode(what, filled)
     ip = nic.ip
     had = (

@@ -130,7 +130,7 @@ def _check_planned(
     unit: ModifyingUnit, instance: Instance, planned: Instance, primary: Node
 ) -> None:
     op, cluster = unit.op, unit.config.cluster()
-    filled_hv = fill.fill_hv(cluster, planned.hypervisor, planned.os, planned.hvparams)
+    filled_hv = fill.instance_hv(cluster, planned)
     filled_be = fill.fill_be(cluster, planned.beparams)
     params.require_sane_backend(filled_be)
     if op.hvparams or planned.hypervisor != instance.hypervisor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.objects import hypervisors, ipolicy
+from ganeti.objects import fill, hypervisors, ipolicy
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
@@ -51,7 +51,7 @@ def violations(
     """List the violations of the policy of the node's group by an instance, in words."""
     group = config.snapshot().nodegroups[node.group]
     return ipolicy.check(
-        config.cluster().fill_ipolicy(group),
+        fill.fill_ipolicy(config.cluster().ipolicy, group.ipolicy),
         memory_mib=beparams["maxmem"],
         vcpus=beparams["vcpus"],
         disk_sizes_mib=disk_sizes_mib,
@@ -76,7 +76,7 @@ OVERRIDING = {
 def instance_violations(config: Config, instance: FilledInstance, node: Node) -> list[str]:
     """List the violations of the policy of a node's group by an existing instance, in words."""
     group = config.snapshot().nodegroups[node.group]
-    return of_instance(config.cluster().fill_ipolicy(group), instance)
+    return of_instance(fill.fill_ipolicy(config.cluster().ipolicy, group.ipolicy), instance)
 
 
 def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str]:

@@ -79,7 +79,7 @@ def _use_of(data: ConfigData, instance: Instance, node_uuid: str) -> Use:
     """Return what an existing instance uses of one of its nodes."""
     primary = instance.primary_node == node_uuid and instance.admin_state != ADMIN_OFFLINE
     template = fill.disk_template(fill.instance_disks(data, instance))
-    return use_of(data.cluster.fill_be(instance), template, primary=primary)
+    return use_of(fill.fill_be(data.cluster, instance.beparams), template, primary=primary)
 
 
 def problems(data: ConfigData, node: Node, use: Use, facts: Mapping[str, Any] | None) -> list[str]:
@@ -90,7 +90,7 @@ def problems(data: ConfigData, node: Node, use: Use, facts: Mapping[str, Any] | 
         virtual CPUs need no check.
     """
     group = data.nodegroups[node.group]
-    limits = data.cluster.fill_ipolicy(group)
+    limits = fill.fill_ipolicy(data.cluster.ipolicy, group.ipolicy)
     parameters = fill.fill_nd(data.cluster, group, node)
     found = []
     processors = None if facts is None else facts.get("cpu_total")

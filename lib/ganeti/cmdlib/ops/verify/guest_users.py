@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti.constants import node_verify as nv
-from ganeti.objects import hypervisors
+from ganeti.objects import fill, hypervisors
 from ganeti.utils.text import comma_join
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def check(
             if instance.hypervisor == name
             and instance.primary_node in as_root
             and _has_own(cluster, instance, choice.name)
-            and descriptor.keeps_daemon_user(cluster.fill_hv(instance))
+            and descriptor.keeps_daemon_user(fill.instance_hv(cluster, instance))
         ]
         if own:
             text = (

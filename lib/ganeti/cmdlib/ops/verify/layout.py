@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ganeti.objects import disk_templates
+from ganeti.objects import disk_templates, fill
 from ganeti.utils.text import comma_join
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _exclusive(config: Config, findings: Findings, instance: Instance) -> None:
     exclusive = [
         node.name
         for node in nodes
-        if data.cluster.fill_nd(node, data.nodegroups[node.group])["exclusive_storage"]
+        if fill.fill_nd(data.cluster, data.nodegroups[node.group], node)["exclusive_storage"]
     ]
     if not exclusive:
         return

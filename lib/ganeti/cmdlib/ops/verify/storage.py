@@ -18,7 +18,7 @@ from ganeti.config import damaged
 from ganeti.config.index_keys import LV, MINOR
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
-from ganeti.objects import cluster_rules, disk_templates, snapshots
+from ganeti.objects import cluster_rules, disk_templates, fill, snapshots
 from ganeti.objects.by_node import instances_of_node
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
@@ -277,7 +277,7 @@ class StorageCheck:
 
     def _exclusive(self, node: Node) -> bool:
         group = self._data.nodegroups[node.group]
-        return bool(self._data.cluster.fill_nd(node, group)["exclusive_storage"])
+        return bool(fill.fill_nd(self._data.cluster, group, node)["exclusive_storage"])
 
     # -- volumes ---------------------------------------------------------------
 
