@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
@@ -228,77 +228,103 @@ def _make_decoder(cls: type) -> Decoder:
             add(f"if {variable} is not None:")
             indent = "    "
         before = len(source.lines)
-        _decode_value(source, indent, variable, key, annotation, wrong, field.metadata)
+        _Value(source, indent, variable, key, wrong).decode(annotation, field.metadata)
         if indent and len(source.lines) == before:
             add(f"{indent}pass")
     add(f"return {source.ref(cls)}({', '.join(arguments)})")
     return source.function("def decode(d, path):")  # type: ignore[no-any-return]
 
 
-def _decode_value(
-    source: _Source,
-    indent: str,
-    variable: str,
-    key: str,
-    annotation: Any,
-    wrong: str,
-    metadata: Any,
-) -> None:
-    def add(line: str) -> None:
-        source.lines.append(indent + line)
+class _Value:
+    """Adds the lines which check and decode one value of a dictionary.
 
-    container, member = _inner(annotation)
-    if annotation is Any:
-        return
-    if container is None and dataclasses.is_dataclass(member):
-        decode = source.ref(decoder(typing.cast(type, member)))
-        add(f"{variable} = {decode}({variable}, path + '/{key}' if path else '{key}')")
-        return
-    if container is None:
-        plain = dict if member is ht.PrivateDict else member
-        accepted = _ACCEPTED.get(plain, (plain,))
-        classes = source.ref(accepted)
-        test = f"isinstance({variable}, {classes})"
-        if plain in (int, float):
-            test += f" and {variable}.__class__ is not bool"
-        add(f"if not ({test}):")
-        add(f"    {wrong}(path, {key!r}, {source.ref(plain)}, {variable})")
-        if member is ht.PrivateDict:
-            add(f"{variable} = {source.ref(ht.hide)}({variable})")
-        return
-    plain = dict if container is dict else list
-    add(f"if not isinstance({variable}, {source.ref(_ACCEPTED.get(plain, (plain,)))}):")
-    add(f"    {wrong}(path, {key!r}, {source.ref(plain)}, {variable})")
-    if dataclasses.is_dataclass(member):
-        # A class may contain itself (a disk has disks), so its decoder is looked up at each use.
-        find = f"{source.ref(decoder)}({source.ref(member)})"
-        if container is dict:
-            add(f"m = {find}")
-            add(f"p = path + '/{key}/' if path else '{key}/'")
-            add(f"{variable} = {{k: m(v, p + k) for k, v in {variable}.items()}}")
+    :param variable: has the value before these lines and the decoded one after them.
+    :param key: of the value in the dictionary.
+    :param wrong: the name of :func:`_wrong` in the source.
+    """
+
+    def __init__(self, source: _Source, indent: str, variable: str, key: str, wrong: str) -> None:
+        self._source = source
+        self._indent = indent
+        self._variable = variable
+        self._key = key
+        self._wrong = wrong
+
+    def _add(self, *lines: str) -> None:
+        self._source.lines.extend(self._indent + line for line in lines)
+
+    def _path(self, ending: str = "") -> str:
+        """Return an expression: the path of the value, for messages."""
+        key = self._key + ending
+        return f"path + '/{key}' if path else '{key}'"
+
+    def decode(self, annotation: Any, metadata: Mapping[str, Any]) -> None:
+        """Add the lines for a value of this type."""
+        container, member = _inner(annotation)
+        if annotation is Any:
+            return
+        if container is None and dataclasses.is_dataclass(member):
+            decode = self._source.ref(decoder(typing.cast(type, member)))
+            self._add(f"{self._variable} = {decode}({self._variable}, {self._path()})")
+        elif container is None:
+            self._scalar(member)
         else:
-            add(f"if {variable}:")
-            add(f"    m = {find}")
-            add(f"    p = path + '/{key}/' if path else '{key}/'")
-            add(f"    {variable} = tuple([m(v, p + str(i)) for i, v in enumerate({variable})])")
-            add("else:")
-            add(f"    {variable} = ()")
-        return
-    if container is tuple:
+            self._check(dict if container is dict else list)
+            if dataclasses.is_dataclass(member):
+                self._objects(container, member)
+            elif container is tuple:
+                self._items(member)
+            elif metadata.get("known") is not None:
+                self._require_known(metadata)
+
+    def _check(self, plain: type) -> None:
+        accepted = self._source.ref(_ACCEPTED.get(plain, (plain,)))
+        number = f" and {self._variable}.__class__ is not bool" if plain in (int, float) else ""
+        self._add(
+            f"if not (isinstance({self._variable}, {accepted}){number}):",
+            f"    {self._wrong}(path, {self._key!r}, {self._source.ref(plain)}, {self._variable})",
+        )
+
+    def _scalar(self, member: Any) -> None:
+        self._check(dict if member is ht.PrivateDict else member)
+        if member is ht.PrivateDict:
+            self._add(f"{self._variable} = {self._source.ref(ht.hide)}({self._variable})")
+
+    def _objects(self, container: type, member: Any) -> None:
+        variable = self._variable
+        # A class may contain itself (a disk has disks), so its decoder is looked up at each use.
+        find = f"m = {self._source.ref(decoder)}({self._source.ref(member)})"
+        path = f"p = {self._path('/')}"
+        if container is dict:
+            self._add(find, path, f"{variable} = {{k: m(v, p + k) for k, v in {variable}.items()}}")
+        else:
+            self._add(
+                f"if {variable}:",
+                f"    {find}",
+                f"    {path}",
+                f"    {variable} = tuple([m(v, p + str(i)) for i, v in enumerate({variable})])",
+                "else:",
+                f"    {variable} = ()",
+            )
+
+    def _items(self, member: Any) -> None:
         if member in (str, int):
-            add(f"for v in {variable}:")
-            add(f"    if v.__class__ is not {source.ref(member)}:")
-            add(f"        {wrong}(path, {key!r}, {source.ref(member)}, v)")
-        add(f"{variable} = tuple({variable})")
-        return
-    known = metadata.get("known")
-    if known is not None:
-        ref = source.ref(known)
-        need = source.ref(known if metadata.get("filled") else frozenset())
-        add(f"if not {ref}.issuperset({variable}) or not {need} <= {variable}.keys():")
-        add(
-            f"    {variable} = {source.ref(_bad_keys)}(path + '/{key}' if path else '{key}', "
-            f"{variable}, {ref}, {need})"
+            kind = self._source.ref(member)
+            self._add(
+                f"for v in {self._variable}:",
+                f"    if v.__class__ is not {kind}:",
+                f"        {self._wrong}(path, {self._key!r}, {kind}, v)",
+            )
+        self._add(f"{self._variable} = tuple({self._variable})")
+
+    def _require_known(self, metadata: Mapping[str, Any]) -> None:
+        variable, known = self._variable, metadata["known"]
+        ref = self._source.ref(known)
+        need = self._source.ref(known if metadata.get("filled") else frozenset())
+        self._add(
+            f"if not {ref}.issuperset({variable}) or not {need} <= {variable}.keys():",
+            f"    {variable} = {self._source.ref(_bad_keys)}({self._path()}, {variable}, {ref},"
+            f" {need})",
         )
 
 
