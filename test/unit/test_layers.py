@@ -412,7 +412,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("instance_disks", "instance_moves"),
     ),
     "rpc": (
-        ("key_pins", "master_ip", "results", "witness"),
+        ("filler", "key_pins", "master_ip", "results", "witness"),
         ("runner",),
         ("distribute", "voting"),
     ),

@@ -18,21 +18,17 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import RELEASE, errors, http
-from ganeti.constants import disk as disk_c
 from ganeti.http import client as http_client
-from ganeti.objects import fill
-from ganeti.objects.disk import Disk
-from ganeti.objects.instance import FilledInstance, Instance
 from ganeti.platform import machine, master_epoch, paths
+from ganeti.rpc.filler import FromConfig, NodeFiller, WithoutConfig
 from ganeti.rpc.results import Result, from_outcome
 from ganeti.utils import metrics, tracing
 from ganeti.wire import json
 from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK, VERSION
-from ganeti.wire.calls.base import Call, Filler
+from ganeti.wire.calls.base import Call
 
 if TYPE_CHECKING:
     from ganeti.objects.cluster import ConfigData
@@ -78,80 +74,6 @@ class Transport(Protocol):
 
     def reset(self, ca_file: str | None = None) -> None:
         """Forget all sessions; trust the certificates in this file from now on."""
-
-
-class _NoFiller:
-    """Refuses to encode instances and disks, because there is no configuration."""
-
-    def filled_instance(
-        self,
-        instance: Instance,
-        *,
-        hvparams: Mapping[str, Any] | None = None,
-        beparams: Mapping[str, Any] | None = None,
-        osparams: Mapping[str, Any] | None = None,
-    ) -> FilledInstance:
-        raise errors.ProgrammerError(
-            f"instance {instance.name} cannot be sent to a node without the configuration"
-        )
-
-    def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
-        raise errors.ProgrammerError(
-            f"disk {disk.uuid} cannot be sent to a node without the configuration"
-        )
-
-
-class _ConfigFiller:
-    """Fills in parameters from one snapshot of the configuration; used for one call.
-
-    Most arguments are the same for all nodes, except mirrored disks: each node gets the parameters
-    of its own replica. ``differs`` is True after such a disk was encoded.
-    """
-
-    def __init__(self, config: ConfigData) -> None:
-        self._config = config
-        self._diskparams: dict[str, dict[str, Any]] = {}
-        self._node_uuid: str | None = None
-        self.differs = False
-
-    def select_node(self, node_uuid: str) -> None:
-        """Fill in the parameters for this node from now on."""
-        self._node_uuid = node_uuid
-
-    def filled_instance(
-        self,
-        instance: Instance,
-        *,
-        hvparams: Mapping[str, Any] | None = None,
-        beparams: Mapping[str, Any] | None = None,
-        osparams: Mapping[str, Any] | None = None,
-    ) -> FilledInstance:
-        filled = fill.filled_instance(
-            self._config, instance, hvparams=hvparams, beparams=beparams, osparams=osparams
-        )
-        return replace(filled, disks_info=tuple(map(self._dynamic, filled.disks_info)))
-
-    def _dynamic(self, disk: Disk) -> Disk:
-        if any(device.dev_type == disk_c.DRBD8 for device in disk.walk()):
-            self.differs = True
-            if self._node_uuid is not None:
-                return fill.for_node(disk, self._node_uuid, self._config)
-        return disk
-
-    def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
-        node = self._config.nodes.get(instance.primary_node)
-        if node is None:
-            raise errors.ConfigurationError(
-                f"instance {instance.name}: node {instance.primary_node} is not in the "
-                "configuration"
-            )
-        params = self._diskparams.get(node.group)
-        if params is None:
-            group = self._config.nodegroups.get(node.group)
-            params = self._diskparams[node.group] = fill.fill_diskparams(
-                self._config.cluster.diskparams, group.diskparams if group else None
-            )
-        return self._dynamic(fill.annotated_disk(disk, params))
 
 
 def _ignore(_node_name: str, _epoch: str) -> None:
@@ -201,7 +123,7 @@ class _Lost:
 
 #: A call, its nodes, common arguments, arguments of single nodes, filler.
 NodeRequests = tuple[
-    Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", Filler
+    Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", NodeFiller
 ]
 
 
@@ -317,8 +239,8 @@ class AddressRunner:
         ask = (call, targets, args, None, self._filler())
         return self._ask_all([ask], note, lambda: until(found))[0]
 
-    def _filler(self) -> Filler:
-        return _NoFiller()
+    def _filler(self) -> NodeFiller:
+        return WithoutConfig()
 
     def _ask(
         self,
@@ -326,7 +248,7 @@ class AddressRunner:
         targets: list[_Target],
         common: Mapping[str, Any],
         per_node: Mapping[str, Mapping[str, Any]] | None,
-        filler: Filler,
+        filler: NodeFiller,
     ) -> dict[str, Result]:
         return self._ask_all([(call, targets, common, per_node, filler)])[0]
 
@@ -348,12 +270,9 @@ class AddressRunner:
         traced = bool(tracing.current())
         for call, targets, common, per_node, filler in asks:
             body, timeout_s = b"", 0.0
-            differs = False
             for number, target in enumerate(targets):
-                if isinstance(filler, _ConfigFiller):
-                    filler.select_node(target.key)
-                    differs = filler.differs
-                if per_node is not None or not number or differs:
+                filler.select_node(target.key)
+                if per_node is not None or not number or filler.differs:
                     args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
                     body = json.dumps(call.encode_args(args, filler)).encode("ascii")
                     timeout_s = call.time_limit_s(args)
@@ -638,7 +557,7 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         results, targets = self._targets(config, call, node_uuids, even_offline)
-        asks: list[NodeRequests] = [(call, targets, args, per_node, _ConfigFiller(config))]
+        asks: list[NodeRequests] = [(call, targets, args, per_node, FromConfig(config))]
         if patient or len(targets) < IMPATIENT_FROM:
             answers = self._ask_all(asks)
         else:
@@ -665,7 +584,7 @@ class RpcRunner(AddressRunner):
         for call, node_uuids, args in calls:
             results, targets = self._targets(config, call, node_uuids)
             found.append(results)
-            asks.append((call, targets, args, None, _ConfigFiller(config)))
+            asks.append((call, targets, args, None, FromConfig(config)))
         for results, answers in zip(found, self._ask_all(asks, on_result), strict=True):
             results.update(answers)
         return found
@@ -677,7 +596,7 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         results, targets = self._targets(config, VERSION, node_uuids)
-        asks: list[NodeRequests] = [(VERSION, targets, {}, None, _ConfigFiller(config))]
+        asks: list[NodeRequests] = [(VERSION, targets, {}, None, FromConfig(config))]
         results.update(self._ask_all(asks, show=True)[0])
         return results
 
@@ -706,8 +625,8 @@ class RpcRunner(AddressRunner):
                 results[uuid] = Result(node.name)
         return results, targets
 
-    def _filler(self) -> Filler:
-        return _ConfigFiller(self._snapshot())
+    def _filler(self) -> NodeFiller:
+        return FromConfig(self._snapshot())
 
     def _pin(self, address: str) -> str:
         if address in self._expected:

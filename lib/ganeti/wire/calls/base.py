@@ -47,17 +47,13 @@ _ZLIB_LEVEL = 3
 
 
 class Filler(Protocol):
-    """Fills in parameters from the configuration; implemented by :mod:`ganeti.rpc.runner`."""
+    """Fills in parameters from the configuration; implemented by :mod:`ganeti.rpc.filler`."""
 
-    def filled_instance(
-        self,
-        instance: Instance,
-        *,
-        hvparams: Mapping[str, Any] | None = None,
-        beparams: Mapping[str, Any] | None = None,
-        osparams: Mapping[str, Any] | None = None,
-    ) -> FilledInstance:
-        """Return the instance with all parameters filled in and its disks attached."""
+    def filled_instance(self, instance: Instance, **overrides: Any) -> FilledInstance:
+        """Return the instance with all parameters filled in and its disks attached.
+
+        :param overrides: ``hvparams``, ``beparams`` or ``osparams`` which override its own.
+        """
 
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
         """Return the disk with the parameters of the instance's node group filled in."""
