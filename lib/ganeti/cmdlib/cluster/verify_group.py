@@ -169,7 +169,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         gathered = self._gather(plan, online)
         online = [node for node in online if node.uuid not in gathered.off]
         findings.section("Comparing files")
-        files.FileCheck(self, findings, online, gathered.verify).run()
+        files.FileCheck(self.config, self.rpc, findings, online, gathered.verify).run()
         findings.section("Comparing the copies of the job queue")
         answering = [node for node in online if node.uuid in gathered.verify]
         queue.compare_copies(self.config, self.rpc, findings, answering)
@@ -187,7 +187,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         guest_users.check(findings, self.config.cluster(), plan.instances, online, gathered.verify)
         layout.exclusion_tags(self.config, findings, plan.nodes)
         storage = verify_storage.StorageCheck(
-            self, findings, online, gathered.verify, gathered.unresponsive
+            self.config, self.rpc, findings, online, gathered.verify, gathered.unresponsive
         )
         storage.nodes()
         storage.versions()

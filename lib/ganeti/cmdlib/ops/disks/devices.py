@@ -12,11 +12,11 @@ device with its children on two nodes. Each function calls every node which has 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import AnyUnit, DeviceKey, why
 from ganeti.cmdlib.ops.disks import ownership, replicas, suspended_io, wipe
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.constants.disk import FILE, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
@@ -204,7 +204,7 @@ def _create(
             if answer.failure is None:
                 continue
             if not ownership.may_be_made(answer.failure):
-                ownership.disown(unit, device, uuid)
+                ownership.disown(unit.config, unit.refused, device, uuid)
             failures.append(_not_created(unit.config, instance, disk, uuid, answer.failure))
     if failures:
         raise errors.OpExecError("; ".join(dict.fromkeys(failures)))
@@ -266,7 +266,7 @@ def remove_disks(
         failures = [
             failure
             for uuid in node_uuids
-            for failure in _remove_from(unit, instance, {uuid: disks})
+            for failure in _remove_from(unit.rpc, unit.refused, instance, {uuid: disks})
         ]
     if failures:
         # One failure of each disk is sufficient.
@@ -298,22 +298,28 @@ def _remove_everywhere(
                 f" {instance.name}",
                 hint="Remove the volumes there by hand when the node comes back.",
             )
-    failures = _remove_from(unit, instance, parts)
+    failures = _remove_from(unit.rpc, unit.refused, instance, parts)
     kept = {disk.uuid for disk, _failure in failures}
     rest = [disk for disk in disks if disk.uuid not in kept]
-    return failures + _remove_from(unit, instance, {instance.primary_node: rest})
+    return failures + _remove_from(unit.rpc, unit.refused, instance, {instance.primary_node: rest})
 
 
 def _remove_from(
-    unit: AnyUnit, instance: Instance, disks: Mapping[str, Sequence[Disk]]
+    rpc: RpcRunner,
+    refused: Collection[DeviceKey],
+    instance: Instance,
+    disks: Mapping[str, Sequence[Disk]],
 ) -> list[tuple[Disk, Exception]]:
-    """Remove disks from nodes; return those which were not removed, with the failures."""
+    """Remove disks from nodes; return those which were not removed, with the failures.
+
+    :param refused: devices which nodes refused to create; they stay.
+    """
     parts = {
-        uuid: [(disk, part) for disk in some for part in ownership.to_remove(unit, disk, uuid)]
+        uuid: [(disk, part) for disk in some for part in ownership.to_remove(refused, disk, uuid)]
         for uuid, some in disks.items()
     }
     answers = call_for_disks(
-        unit.rpc,
+        rpc,
         BLOCKDEV_REMOVE_MULTI,
         {uuid: [part for _disk, part in pairs] for uuid, pairs in parts.items()},
         instance,

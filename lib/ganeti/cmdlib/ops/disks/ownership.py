@@ -17,14 +17,15 @@ second rule, so no operation can pass it by.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, DeviceKey, why
+from ganeti.cmdlib.base import DeviceKey, why
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance
     from ganeti.rpc import RpcRunner
 
@@ -75,13 +76,15 @@ def may_be_made(failure: Exception) -> bool:
     return not isinstance(cause, errors.DeviceCreationError) or bool(cause.created_devices)
 
 
-def disown(unit: AnyUnit, device: Disk, node_uuid: str) -> None:
+def disown(config: Config, refused: set[DeviceKey], device: Disk, node_uuid: str) -> None:
     """Remember that a node refused to create a device, and forget a record of it.
 
     Without the record, no later operation takes the device for one which this one has left.
+
+    :param refused: the devices which nodes refused to create for this operation; gets this one.
     """
-    unit.refused.add(_key(device, node_uuid))
-    data = unit.config.snapshot()
+    refused.add(_key(device, node_uuid))
+    data = config.snapshot()
     owned = {uuid for instance in data.instances.values() for uuid in instance.disks}
     records = [
         disk.uuid
@@ -91,20 +94,20 @@ def disown(unit: AnyUnit, device: Disk, node_uuid: str) -> None:
         and disk.nodes == (node_uuid,)
     ]
     if records:
-        with unit.config.transaction() as change:
+        with config.transaction() as change:
             for uuid in records:
                 change.remove_detached_disk(uuid)
 
 
-def to_remove(unit: AnyUnit, disk: Disk, node_uuid: str) -> Iterator[Disk]:
+def to_remove(refused: Collection[DeviceKey], disk: Disk, node_uuid: str) -> Iterator[Disk]:
     """Yield the trees of a disk which may be removed from a node: those without refused devices."""
-    if not any(_key(device, node_uuid) in unit.refused for device in disk.walk()):
+    if not any(_key(device, node_uuid) in refused for device in disk.walk()):
         yield disk
         return
-    if _key(disk, node_uuid) not in unit.refused:
+    if _key(disk, node_uuid) not in refused:
         yield dataclasses.replace(disk, children=())
     for child in disk.children:
-        yield from to_remove(unit, child, node_uuid)
+        yield from to_remove(refused, child, node_uuid)
 
 
 def _key(device: Disk, node_uuid: str) -> DeviceKey:

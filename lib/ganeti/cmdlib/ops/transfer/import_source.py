@@ -115,15 +115,15 @@ class LocalImport:
             instance,
             [receiver.label for (receiver, _), ok in zip(pairs, arrived, strict=True) if not ok],
         )
-        self._require_unchanged(unit, instance)
+        self._require_unchanged(unit.rpc, instance)
         _rename(unit, instance, self.old_name)
 
-    def _require_unchanged(self, unit: AnyUnit, instance: Instance) -> None:
+    def _require_unchanged(self, rpc: RpcRunner, instance: Instance) -> None:
         """Check that no other export took this one's place while its files were read.
 
         :raises errors.OpExecError: the disks may be of different exports.
         """
-        answer = unit.rpc.call(calls.EXPORT_INFO, self.node.uuid, path=self.path)
+        answer = rpc.call(calls.EXPORT_INFO, self.node.uuid, path=self.path)
         if answer.failure is not None or answer.data != self.text:
             problem = "has changed" if answer.failure is None else why(answer.failure)
             raise errors.OpExecError(

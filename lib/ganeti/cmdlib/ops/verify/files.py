@@ -19,10 +19,10 @@ from ganeti.utils.text import comma_join
 from ganeti.wire.calls import NODE_VERIFY
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.config import Config
     from ganeti.objects import ConfigData, Node
+    from ganeti.rpc import RpcRunner
 
 # So often nodes are asked again about ssconf files which differ from the configuration.
 _ROUNDS = 3
@@ -79,12 +79,14 @@ class FileCheck:
 
     def __init__(
         self,
-        unit: AnyUnit,
+        config: Config,
+        rpc: RpcRunner,
         findings: Findings,
         nodes: Sequence[Node],
         answers: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        self._unit = unit
+        self._config = config
+        self._rpc = rpc
         self._findings = findings
         self._sums: Sums = {}
         for node in nodes:
@@ -101,7 +103,7 @@ class FileCheck:
 
     def run(self) -> None:
         """Compare all files and report what differs."""
-        for path in _shared(self._unit.config):
+        for path in _shared(self._config):
             self._compare(path, self._nodes)
         configuration = _configuration()
         candidates = [node for node in self._nodes if node.master_candidate]
@@ -120,11 +122,11 @@ class FileCheck:
         self._compare_facts()
 
     def _ask_again(self, nodes: Sequence[Node], files: Collection[str]) -> None:
-        answers = self._unit.rpc.call_many(
+        answers = self._rpc.call_many(
             NODE_VERIFY,
             [node.uuid for node in nodes],
             checks={nv.FILELIST: sorted(files)},
-            cluster_name=self._unit.config.cluster_name,
+            cluster_name=self._config.cluster_name,
             all_hvparams={},
         )
         for uuid, answer in answers.items():
@@ -167,7 +169,7 @@ class FileCheck:
         )
 
     def _wrong_facts(self) -> dict[str, list[Node]]:
-        wanted = _facts(self._unit.config)
+        wanted = _facts(self._config)
         wrong = {
             path: [node for node in self._nodes if self._sums[node.uuid].get(path) != checksum]
             for path, checksum in wanted.items()
@@ -181,7 +183,7 @@ class FileCheck:
             if not wrong:
                 return
             # In a large cluster most nodes get the names of instances some seconds later.
-            self._unit.config.inform_others()
+            self._config.inform_others()
             nodes = {node.uuid: node for found in wrong.values() for node in found}
             self._ask_again(list(nodes.values()), set(wrong))
             wrong = self._wrong_facts()

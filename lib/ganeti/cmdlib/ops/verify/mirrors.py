@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ganeti.cmdlib.base import AnyUnit
 from ganeti.cmdlib.ops.disks import replica_report
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
@@ -19,6 +18,7 @@ from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS_MULTI
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.config import Config
     from ganeti.objects import Node
     from ganeti.wire.calls.base import Call
 
@@ -39,9 +39,9 @@ class MirrorCheck:
     """
 
     def __init__(
-        self, unit: AnyUnit, findings: Findings, nodes: Sequence[Node], answers: Answers
+        self, config: Config, findings: Findings, nodes: Sequence[Node], answers: Answers
     ) -> None:
-        self._data = unit.config.snapshot()
+        self._data = config.snapshot()
         self._findings = findings
         self._nodes = nodes
         self._answers = answers

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import convert, replica_report
 from ganeti.cmdlib.ops.verify.mirrors import Answers, Asked, MirrorCheck
 from ganeti.config import damaged
@@ -25,7 +25,9 @@ from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.config import Config
     from ganeti.objects import Cluster, Disk, Instance, Node, NodeGroup
+    from ganeti.rpc import RpcRunner
     from ganeti.wire.calls.base import Call
 
 MIN_VG_MIB = 20 * 1024
@@ -83,16 +85,17 @@ class StorageCheck:
 
     def __init__(
         self,
-        unit: AnyUnit,
+        config: Config,
+        rpc: RpcRunner,
         findings: Findings,
         nodes: Sequence[Node],
         answers: Answers,
         unresponsive: Collection[str] = (),
     ) -> None:
-        self._unit = unit
         self._unresponsive = unresponsive
-        self._config = unit.config
-        self._data = unit.config.snapshot()
+        self._config = config
+        self._rpc = rpc
+        self._data = config.snapshot()
         self._findings = findings
         self._nodes = [node for node in nodes if node.uuid in answers and node.vm_capable]
         self._answers = answers
@@ -389,7 +392,7 @@ class StorageCheck:
                 elif disk.dev_type != disk_c.PLAIN:
                     files.setdefault(instance.primary_node, []).append((disk, instance))
         self._files(files)
-        check = MirrorCheck(self._unit, self._findings, self._nodes, self._answers)
+        check = MirrorCheck(self._config, self._findings, self._nodes, self._answers)
         check.replicas(mirrors, self._ask)
         check.connections(mirrors)
 
@@ -402,7 +405,7 @@ class StorageCheck:
         }
         if not online:
             return {}
-        answers = self._unit.rpc.call_many(
+        answers = self._rpc.call_many(
             call, list(online), per_node={uuid: {"disks": pairs} for uuid, pairs in online.items()}
         )
         found = {}
