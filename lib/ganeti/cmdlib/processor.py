@@ -51,6 +51,16 @@ def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
     return Author(callbacks.owner.job_id, op.OP_ID, source, given)
 
 
+def _completed_op(op: OpCode, submitter: OpCode) -> OpCode:
+    """Return an opcode with what it inherits from the one which asked for its job."""
+    return op.replace(
+        reason=[*(submitter.reason or []), *(op.reason or [])],
+        priority=submitter.priority,
+        debug_level=submitter.debug_level,
+        comment=f"Submitted by {submitter.OP_ID}" if op.comment is None else op.comment,
+    )
+
+
 class Processor:
     """Executes opcodes; it has no state of its own, so all workers share one object."""
 
@@ -240,14 +250,8 @@ class Processor:
 
         :returns: the result of the opcode: ``jobs`` and the other values of the unit.
         """
-        for job in wanted.jobs:
-            for new in job:
-                new.reason = [*(op.reason or []), *(new.reason or [])]
-                new.priority = op.priority
-                new.debug_level = op.debug_level
-                if new.comment is None:
-                    new.comment = f"Submitted by {op.OP_ID}"
-        return {"jobs": callbacks.submit_jobs(wanted.jobs), **wanted.others}
+        jobs = [[_completed_op(one, op) for one in job] for job in wanted.jobs]
+        return {"jobs": callbacks.submit_jobs(jobs), **wanted.others}
 
     def _check_result(self, op: OpCode, result: object) -> None:
         check = type(op).RESULT

@@ -124,31 +124,29 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         return with_it if with_it != placement.candidates(data) else None
 
     def exec(self, plan: allocator.Placements | None) -> ResultWithJobs:
-        failed: tuple[str, ...] = ()
-        if plan is not None:
-            failed = plan.failed
-            for name in failed:
-                self.warn(f"the allocator found no nodes for instance {name}")
-            for op in self.instances:
-                uuids = plan.nodes.get(op.instance_name)
-                if uuids:
-                    self._assign(op, uuids)
+        failed = () if plan is None else plan.failed
+        for name in failed:
+            self.warn(f"the allocator found no nodes for instance {name}")
         ready = [op for op in self.instances if op.instance_name not in failed]
+        if plan is not None:
+            ready = [self._completed_op(op, plan.nodes[op.instance_name]) for op in ready]
         return ResultWithJobs(
             [[op] for op in ready],
             allocatable=[op.instance_name for op in ready],
             failed=list(failed),
         )
 
-    def _assign(self, op: OpInstanceCreate, uuids: tuple[str, ...]) -> None:
+    def _completed_op(self, op: OpInstanceCreate, uuids: tuple[str, ...]) -> OpInstanceCreate:
+        """Return the opcode of an instance with the nodes which the allocator has chosen."""
         nodes = [self.config.node(uuid) for uuid in uuids]
-        op.pnode, op.pnode_uuid = nodes[0].name, nodes[0].uuid
-        if len(nodes) > 1:
-            op.snode, op.snode_uuid = nodes[1].name, nodes[1].uuid
         self.info(
             f"Selected nodes for instance {op.instance_name} via iallocator {self.allocator}:"
             f" {', '.join(node.name for node in nodes)}"
         )
+        op = op.replace(pnode=nodes[0].name, pnode_uuid=nodes[0].uuid)
+        if len(nodes) > 1:
+            op = op.replace(snode=nodes[1].name, snode_uuid=nodes[1].uuid)
+        return op
 
 
 def _opcode(index: int, item: Any) -> OpInstanceCreate:

@@ -151,7 +151,7 @@ def adapted_jobs(
     force_failover: bool = False,
     sequential: bool = False,
 ) -> list[list[OpCode]]:
-    """Change the jobs of an allocator according to the options of the user.
+    """Return the jobs of an allocator with the options of the user.
 
     :param early_release: release locks before the old disks are removed.
     :param force_failover: fail instances over instead of migrating them.
@@ -159,16 +159,16 @@ def adapted_jobs(
     """
     adapted: list[list[OpCode]] = []
     for job in jobs:
-        ops = [_adapted(op, early_release, force_failover) for op in job]
+        ops = [_completed_op(op, early_release, force_failover) for op in job]
         if sequential and adapted and ops:
-            ops[0].depends = [*(ops[0].depends or []), [-1, ["success"]]]
+            ops[0] = ops[0].replace(depends=[*(ops[0].depends or []), [-1, ["success"]]])
         adapted.append(ops)
     return adapted
 
 
-def _adapted(op: OpCode, early_release: bool, force_failover: bool) -> OpCode:
+def _completed_op(op: OpCode, early_release: bool, force_failover: bool) -> OpCode:
     if isinstance(op, OpInstanceReplaceDisks):
-        op.early_release = early_release
+        return op.replace(early_release=early_release)
     if force_failover and isinstance(op, OpInstanceMigrate):
         return OpInstanceFailover(
             instance_name=op.instance_name,

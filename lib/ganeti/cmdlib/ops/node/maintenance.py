@@ -105,12 +105,15 @@ def in_order(
     :param jobs: the jobs of the instances, which may depend on each other.
     """
     found: list[list[OpCode]] = [list(flags)] if flags else []
-    for job in jobs:
+    for first, *rest in jobs:
         if flags:
-            job[0].depends = [*(job[0].depends or []), [-len(found), ["success"]]]
-        found.append(list(job))
-    check = OpNodeMaintenanceCheck(node_name=node.name, node_uuid=node.uuid)
-    check.depends = [[-back, _ANY_END] for back in range(1, len(found) + 1)] or None
+            first = first.replace(depends=[*(first.depends or []), [-len(found), ["success"]]])
+        found.append([first, *rest])
+    check = OpNodeMaintenanceCheck(
+        node_name=node.name,
+        node_uuid=node.uuid,
+        depends=[[-back, _ANY_END] for back in range(1, len(found) + 1)] or None,
+    )
     return [*found, [check]]
 
 

@@ -142,8 +142,10 @@ class MoveJobs:
             )
         for name, _group, nodes in moves.moved:
             unit.info(f"instance {name} will be moved to node {', '.join(nodes)}")
-        jobs = [list(job) for job in moves.jobs]
-        for op in (op for job in jobs for op in job):
-            if isinstance(op, OpInstanceReplaceDisks):
-                op.early_release = self.early_release
-        return jobs
+        return [[self._completed_op(op) for op in job] for job in moves.jobs]
+
+    def _completed_op(self, op: OpCode) -> OpCode:
+        """Return an opcode of the allocator with the options of the user."""
+        if isinstance(op, OpInstanceReplaceDisks):
+            return op.replace(early_release=self.early_release)
+        return op
