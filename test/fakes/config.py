@@ -231,9 +231,9 @@ class FakeConfig(Config):
             yield cast(Transaction, recorder)
         self.writes.append(", ".join(recorder.names))
 
-    def release_reservations(self, ec_id: str) -> None:
-        self.released.append(ec_id)
-        super().release_reservations(ec_id)
+    def release_reservations(self) -> None:
+        self.released.append(self._execution)
+        super().release_reservations()
 
     # -- for wire encodings ------------------------------------------------------
 

@@ -283,7 +283,7 @@ class LuContext:
     def __post_init__(self) -> None:
         if not self.ec_id:
             self.ec_id = f"job-{self.callbacks.owner.job_id}-run-{next(_run_numbers)}"
-        self.config = self.master.config
+        self.config = self.master.config.reserving_for(self.ec_id)
         if self.author is not None:
             self.config = self.config.acting_for(self.author)
         self.rpc = self.master.rpc.for_job(self.callbacks.owner.job_id, self.callbacks.feedback)

@@ -159,7 +159,7 @@ class Processor:
         """Release reservations and locks; remove locks of objects which do not exist (any more)."""
         locks, owner = self._context.locks, unit.ctx.owner
         try:
-            self._context.config.release_reservations(unit.ctx.ec_id)
+            unit.config.release_reservations()
         finally:
             try:
                 self._hand_over(unit)

@@ -96,6 +96,7 @@ class Config(Questions):
         super().__init__()
         self._store = store
         self._author = Author()
+        self._ec_id: str | None = None
 
     def acting_for(self, author: Author) -> Self:
         """Return the same configuration with an author, whom the history names for each change.
@@ -104,6 +105,12 @@ class Config(Questions):
         """
         bound = copy.copy(self)
         bound._author = author
+        return bound
+
+    def reserving_for(self, ec_id: str) -> Self:
+        """Return the same configuration, with the execution to which new reservations belong."""
+        bound = copy.copy(self)
+        bound._ec_id = ec_id
         return bound
 
     @classmethod
@@ -258,35 +265,41 @@ class Config(Questions):
         """The reserved values."""
         return self._store.reservations
 
-    def release_reservations(self, ec_id: str) -> None:
-        """Release the reservations of an execution."""
-        self._store.reservations.release(ec_id)
+    @property
+    def _execution(self) -> str:
+        if self._ec_id is None:
+            raise errors.ProgrammerError("it is not known for which execution to reserve values")
+        return self._ec_id
 
-    def reserve_instance_name(self, name: str, ec_id: str) -> None:
+    def release_reservations(self) -> None:
+        """Release the reservations of an execution."""
+        self._store.reservations.release(self._execution)
+
+    def reserve_instance_name(self, name: str) -> None:
         """Reserve the name of an instance which will be added.
 
         :raises ReservationError: the name is in use or reserved, as in all methods below.
         """
-        self._store.reservations.reserve(reservations.INSTANCE_NAME, name, ec_id)
+        self._store.reservations.reserve(reservations.INSTANCE_NAME, name, self._execution)
 
-    def reserve_mac(self, mac: str, ec_id: str) -> None:
+    def reserve_mac(self, mac: str) -> None:
         """Reserve a MAC address."""
-        self._store.reservations.reserve(reservations.MAC, mac.lower(), ec_id)
+        self._store.reservations.reserve(reservations.MAC, mac.lower(), self._execution)
 
-    def generate_mac(self, ec_id: str, prefix: str | None = None) -> str:
+    def generate_mac(self, prefix: str | None = None) -> str:
         """Reserve a free MAC address and return it.
 
         :param prefix: the first three bytes; the default is the prefix of the cluster.
         """
-        return self._store.reservations.new_mac(prefix or self.cluster().mac_prefix, ec_id)
+        return self._store.reservations.new_mac(
+            prefix or self.cluster().mac_prefix, self._execution
+        )
 
-    def reserve_lv(self, volume: str, ec_id: str) -> None:
+    def reserve_lv(self, volume: str) -> None:
         """Reserve the name of a logical volume, as ``vg/lv``."""
-        self._store.reservations.reserve(reservations.LV, volume, ec_id)
+        self._store.reservations.reserve(reservations.LV, volume, self._execution)
 
-    def reserve_ip(
-        self, network_uuid: str, address: str, ec_id: str, *, external_ok: bool = False
-    ) -> None:
+    def reserve_ip(self, network_uuid: str, address: str, *, external_ok: bool = False) -> None:
         """Reserve an address of a network; the commit of the instance marks it in the pool.
 
         :param external_ok: allow addresses which are in use outside of the cluster.
@@ -298,22 +311,24 @@ class Config(Questions):
                 f"IP address {address} of network {pool.network.name} is reserved for use "
                 "outside of the cluster"
             )
-        self._store.reservations.reserve(reservations.IP, (network_uuid, address), ec_id)
+        self._store.reservations.reserve(reservations.IP, (network_uuid, address), self._execution)
 
-    def generate_ip(self, network_uuid: str, ec_id: str) -> str:
+    def generate_ip(self, network_uuid: str) -> str:
         """Reserve the first free address of a network and return it.
 
         :raises AddressPoolError: the network has no free address.
         """
         pool = AddressPool(self.network(network_uuid))
         found = self._store.reservations.first_free(
-            reservations.IP, ((network_uuid, address) for address in pool.free_addresses()), ec_id
+            reservations.IP,
+            ((network_uuid, address) for address in pool.free_addresses()),
+            self._execution,
         )
         if found is None:
             raise errors.AddressPoolError(f"network {pool.network.name} has no free address")
         return found[1]
 
-    def allocate_minors(self, node_uuids: Sequence[str], ec_id: str) -> tuple[int, ...]:
+    def allocate_minors(self, node_uuids: Sequence[str]) -> tuple[int, ...]:
         """Reserve the lowest free DRBD minor on each of these nodes; return the minors.
 
         :param node_uuids: a node may occur several times; its minors are then different.
@@ -322,19 +337,19 @@ class Config(Questions):
         for uuid in node_uuids:
             self.node(uuid)
             pair = self._store.reservations.first_free(
-                reservations.MINOR, ((uuid, minor) for minor in itertools.count()), ec_id
+                reservations.MINOR, ((uuid, minor) for minor in itertools.count()), self._execution
             )
             assert pair is not None
             found.append(pair[1])
         return tuple(found)
 
-    def reserve_port(self, ec_id: str) -> int:
+    def reserve_port(self) -> int:
         """Reserve a TCP port of the cluster; the commit of the object which has it takes it.
 
         :raises ConfigurationError: all ports are in use.
         """
         port = self._store.reservations.first_free(
-            reservations.PORT, ports.free(self.cluster()), ec_id
+            reservations.PORT, ports.free(self.cluster()), self._execution
         )
         if port is None:
             raise ports.none_is_free()
@@ -349,6 +364,6 @@ class Config(Questions):
         """Return the reserved names of logical volumes, as ``vg/lv``."""
         return self._store.reservations.taken(reservations.LV)
 
-    def new_uuid(self, ec_id: str) -> str:
+    def new_uuid(self) -> str:
         """Reserve a UUID which no object has."""
-        return self._store.reservations.new_uuid(ec_id)
+        return self._store.reservations.new_uuid(self._execution)

@@ -37,31 +37,38 @@ def add(config: Config, number: int, port: int) -> str:
 
 def test_a_reservation_changes_nothing_until_the_commit(config: Config) -> None:
     before = config.snapshot()
-    assert [config.reserve_port(f"job-{n}") for n in range(3)] == [11003, 11011, 11012]
+    assert [config.reserving_for(f"job-{n}").reserve_port() for n in range(3)] == [
+        11003,
+        11011,
+        11012,
+    ]
     assert config.snapshot() is before
     add(config, 5, 11003)
     assert known(config) == ((), 11010)
 
 
 def test_a_job_which_fails_loses_no_port(config: Config) -> None:
-    first, second = config.reserve_port("a"), config.reserve_port("b")
-    third = config.reserve_port("c")
+    first, second = (
+        config.reserving_for("a").reserve_port(),
+        config.reserving_for("b").reserve_port(),
+    )
+    third = config.reserving_for("c").reserve_port()
     assert (first, second, third) == (11003, 11011, 11012)
     add(config, 7, third)
     assert known(config) == ((11003, 11011), 11012)
-    config.release_reservations("b")
-    assert config.reserve_port("d") == second
+    config.reserving_for("b").release_reservations()
+    assert config.reserving_for("d").reserve_port() == second
     add(config, 6, second)
     assert known(config) == ((11003,), 11012)
 
 
 def test_a_transaction_gives_no_reserved_port_away(config: Config) -> None:
-    assert config.reserve_port("a") == 11003
+    assert config.reserving_for("a").reserve_port() == 11003
     assert commit(config).allocate_port() == 11011
 
 
 def test_a_removed_instance_returns_its_port(config: Config) -> None:
-    uuid = add(config, 5, config.reserve_port("a"))
+    uuid = add(config, 5, config.reserving_for("a").reserve_port())
     commit(config).remove_instance(uuid)
     assert known(config) == ((11003,), 11010)
 
@@ -71,4 +78,4 @@ def test_all_ports_are_in_use(config: Config) -> None:
         dataclasses.replace(config.cluster(), tcpudp_port_pool=(), highest_used_port=14999)
     )
     with pytest.raises(errors.ConfigurationError, match="are all in use"):
-        config.reserve_port("a")
+        config.reserving_for("a").reserve_port()

@@ -105,11 +105,11 @@ class Jobs(RuleBasedStateMachine):
     def take(self, data: st.DataObject) -> None:
         number = self._job(data)
         ec_id, held = f"job-{number}", self.running[number]
-        held["macs"].append(self.config.generate_mac(ec_id))
-        held["minors"].append(self.config.allocate_minors(NODES, ec_id))
+        held["macs"].append(self.config.reserving_for(ec_id).generate_mac())
+        held["minors"].append(self.config.reserving_for(ec_id).allocate_minors(NODES))
         held["ports"].append(commit(self.config).allocate_port())
         try:
-            held["ips"].append(self.config.generate_ip(NET, ec_id))
+            held["ips"].append(self.config.reserving_for(ec_id).generate_ip(NET))
         except errors.AddressPoolError:
             pool = AddressPool(self.config.network(NET))
             reserved = sum(len(one["ips"]) for one in self.running.values())
@@ -123,7 +123,7 @@ class Jobs(RuleBasedStateMachine):
         holders = [one for one, held in self.running.items() if address in held["ips"]]
         pool = AddressPool(self.config.network(NET))
         try:
-            self.config.reserve_ip(NET, address, f"job-{number}")
+            self.config.reserving_for(f"job-{number}").reserve_ip(NET, address)
         except errors.ReservationError:
             assert not pool.is_free(address) or (holders and holders != [number])
         else:
@@ -151,7 +151,7 @@ class Jobs(RuleBasedStateMachine):
             disks,
             ec_id,
         )
-        self.config.release_reservations(ec_id)
+        self.config.reserving_for(ec_id).release_reservations()
         self.done[number] = instance_of(number).uuid
 
     @precondition(lambda self: self.running)
@@ -160,7 +160,7 @@ class Jobs(RuleBasedStateMachine):
         number = self._job(data)
         for port in self.running.pop(number)["ports"]:
             commit(self.config).release_port(port)
-        self.config.release_reservations(f"job-{number}")
+        self.config.reserving_for(f"job-{number}").release_reservations()
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -228,8 +228,8 @@ def test_threads_never_get_the_same() -> None:
             ec_id = f"{number}-{turn}"
             found.append(
                 (
-                    config.generate_mac(ec_id),
-                    config.allocate_minors(NODES[:1], ec_id),
+                    config.reserving_for(ec_id).generate_mac(),
+                    config.reserving_for(ec_id).allocate_minors(NODES[:1]),
                     commit(config).allocate_port(),
                 )
             )
@@ -246,12 +246,12 @@ def test_threads_never_get_the_same() -> None:
 
 def test_the_lowest_minor_first_and_again_when_it_is_free() -> None:
     config = _config()
-    assert config.allocate_minors((NODES[0], NODES[1], NODES[0]), "a") == (0, 0, 1)
-    assert config.allocate_minors(NODES, "b") == (2, 1)
-    config.release_reservations("a")
-    assert config.allocate_minors(NODES, "c") == (0, 0)
+    assert config.reserving_for("a").allocate_minors((NODES[0], NODES[1], NODES[0])) == (0, 0, 1)
+    assert config.reserving_for("b").allocate_minors(NODES) == (2, 1)
+    config.reserving_for("a").release_reservations()
+    assert config.reserving_for("c").allocate_minors(NODES) == (0, 0)
     with pytest.raises(errors.ConfigurationError, match="node x is not in"):
-        config.allocate_minors(("x",), "c")
+        config.reserving_for("c").allocate_minors(("x",))
 
 
 def test_a_minor_in_use_is_refused() -> None:
@@ -285,7 +285,7 @@ def test_addresses_follow_the_nics() -> None:
         commit(config).add_instance(
             _guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.0"),)), [], "a"
         )
-    config.reserve_ip(NET, "198.51.1.9", "other")
+    config.reserving_for("other").reserve_ip(NET, "198.51.1.9")
     with pytest.raises(errors.ConfigurationError, match="198.51.1.9 is already in use"):
         commit(config).add_instance(
             _guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.9"),)), [], "a"
@@ -297,31 +297,39 @@ def test_addresses_follow_the_nics() -> None:
 def test_addresses_of_others() -> None:
     config = _config()
     with pytest.raises(errors.ReservationError, match="for use outside"):
-        config.reserve_ip(NET, "198.51.1.1", "a")
-    config.reserve_ip(NET, "198.51.1.1", "a", external_ok=True)
-    config.release_reservations("b")
+        config.reserving_for("a").reserve_ip(NET, "198.51.1.1")
+    config.reserving_for("a").reserve_ip(NET, "198.51.1.1", external_ok=True)
+    config.reserving_for("b").release_reservations()
     with pytest.raises(errors.ReservationError, match="198.51.1.1 is reserved by another"):
-        config.reserve_ip(NET, "198.51.1.1", "b", external_ok=True)
-    config.release_reservations("a")
-    config.reserve_ip(NET, "198.51.1.1", "b", external_ok=True)
+        config.reserving_for("b").reserve_ip(NET, "198.51.1.1", external_ok=True)
+    config.reserving_for("a").release_reservations()
+    config.reserving_for("b").reserve_ip(NET, "198.51.1.1", external_ok=True)
     with pytest.raises(errors.AddressPoolError, match="not in network"):
-        config.reserve_ip(NET, "198.51.2.1", "a")
+        config.reserving_for("a").reserve_ip(NET, "198.51.2.1")
 
 
 def test_a_name_or_volume_is_taken_once() -> None:
     config = _config()
-    config.reserve_lv("vg/a", "a")
-    config.reserve_lv("vg/a", "a")
+    config.reserving_for("a").reserve_lv("vg/a")
+    config.reserving_for("a").reserve_lv("vg/a")
     with pytest.raises(errors.ReservationError, match="vg/a is reserved by another"):
-        config.reserve_lv("vg/a", "b")
-    config.release_reservations("a")
+        config.reserving_for("b").reserve_lv("vg/a")
+    config.reserving_for("a").release_reservations()
     disk = dataclasses.replace(disk_of(2), dev_type=disk_const.PLAIN, logical_id=("vg", "a"))
     commit(config).add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "b")
     with pytest.raises(errors.ReservationError, match="vg/a is already in use"):
-        config.reserve_lv("vg/a", "c")
+        config.reserving_for("c").reserve_lv("vg/a")
     with pytest.raises(errors.ReservationError, match="already in use"):
-        config.reserve_instance_name(instance_of(2).name, "c")
-    assert config.new_uuid("c") != config.new_uuid("c")
+        config.reserving_for("c").reserve_instance_name(instance_of(2).name)
+    assert config.reserving_for("c").new_uuid() != config.reserving_for("c").new_uuid()
+
+
+def test_nothing_is_reserved_for_an_unknown_execution() -> None:
+    config = _config()
+    config.reserving_for("a").reserve_lv("vg/a")
+    with pytest.raises(errors.ProgrammerError):
+        config.reserve_lv("vg/b")
+    assert config.reserved_volumes() == {"vg/a"}
 
 
 def test_after_a_write_that_failed_all_is_as_before() -> None:
@@ -338,7 +346,7 @@ def test_after_a_write_that_failed_all_is_as_before() -> None:
             _guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a"
         )
     full[0] = False
-    config.reserve_instance_name(instance_of(2).name, "b")
-    config.reserve_ip(NET, "198.51.1.5", "b")
-    config.reserve_mac("aa:00:00:00:00:02", "b")
+    config.reserving_for("b").reserve_instance_name(instance_of(2).name)
+    config.reserving_for("b").reserve_ip(NET, "198.51.1.5")
+    config.reserving_for("b").reserve_mac("aa:00:00:00:00:02")
     commit(config).add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "b")

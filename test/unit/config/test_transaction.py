@@ -272,41 +272,41 @@ def test_the_cluster(config: Config) -> None:
 
 
 def test_a_name_is_taken_once(config: Config) -> None:
-    config.reserve_instance_name("web", EC)
-    config.reserve_instance_name("web", EC)
+    config.reserving_for(EC).reserve_instance_name("web")
+    config.reserving_for(EC).reserve_instance_name("web")
     with pytest.raises(errors.ReservationError, match="web is reserved by another operation"):
-        config.reserve_instance_name("web", "job-2")
+        config.reserving_for("job-2").reserve_instance_name("web")
     with pytest.raises(errors.ReservationError, match="instance1.example.com is already in use"):
-        config.reserve_instance_name("instance1.example.com", EC)
+        config.reserving_for(EC).reserve_instance_name("instance1.example.com")
     with pytest.raises(errors.ReservationError, match="being added by another operation"):
         commit(config).add_instance(instance_of(3, name="web"), [], "job-2")
     commit(config).add_instance(instance_of(3, name="web"), [], EC)
-    config.release_reservations(EC)
+    config.reserving_for(EC).release_reservations()
     with pytest.raises(errors.ReservationError, match="already in use"):
-        config.reserve_instance_name("web", "job-2")
+        config.reserving_for("job-2").reserve_instance_name("web")
 
 
 def test_mac_addresses(config: Config) -> None:
-    mac = config.generate_mac(EC)
+    mac = config.reserving_for(EC).generate_mac()
     assert mac.startswith("aa:00:00:")
-    assert config.generate_mac(EC, "aa:bb:cc").startswith("aa:bb:cc:")
+    assert config.reserving_for(EC).generate_mac("aa:bb:cc").startswith("aa:bb:cc:")
     with pytest.raises(errors.ReservationError, match="is reserved"):
-        config.reserve_mac(mac.upper(), "job-2")
+        config.reserving_for("job-2").reserve_mac(mac.upper())
     with pytest.raises(errors.ReservationError, match="already in use"):
-        config.reserve_mac("AA:00:00:00:00:01", "job-2")
+        config.reserving_for("job-2").reserve_mac("AA:00:00:00:00:01")
     nic = Nic(mac=mac, nicparams={}, uuid=uuid_of("n"))
     with pytest.raises(errors.ConfigurationError, match="already in use"):
         commit(config).add_instance(instance_of(4, nics=(nic,)), [], "job-2")
-    config.release_reservations(EC)
+    config.reserving_for(EC).release_reservations()
     commit(config).add_instance(instance_of(4, nics=(nic,)), [], "job-2")
 
 
 def test_uuids_and_volumes(config: Config) -> None:
-    uuids = {config.new_uuid(EC) for _ in range(50)}
+    uuids = {config.reserving_for(EC).new_uuid() for _ in range(50)}
     assert len(uuids) == 50
-    config.reserve_lv("xenvg/disk0", EC)
+    config.reserving_for(EC).reserve_lv("xenvg/disk0")
     with pytest.raises(errors.ReservationError, match="xenvg/disk0 is reserved"):
-        config.reserve_lv("xenvg/disk0", "job-2")
+        config.reserving_for("job-2").reserve_lv("xenvg/disk0")
 
 
 # -- disks which belong to no instance ---------------------------------------------------------
@@ -405,4 +405,4 @@ def test_minors_of_both_nodes_are_taken() -> None:
         1, dev_type="drbd", nodes=nodes, logical_id=(*nodes, 11001, 0, 0, "secret"), children=()
     )
     commit(config).add_instance(instance_of(1), [disk], "job-1")
-    assert config.allocate_minors([*nodes, uuid_of("node3")], "job-2") == (1, 1, 0)
+    assert config.reserving_for("job-2").allocate_minors([*nodes, uuid_of("node3")]) == (1, 1, 0)

@@ -69,14 +69,14 @@ def test_an_error_of_an_operation_is_raised_in_the_block(master: Master, job: Jo
 
 
 def test_reservations_are_in_the_record(master: Master, job: Job) -> None:
-    job.config.reserve_instance_name("new", "job-7-run-1")
-    mac = job.config.generate_mac("job-7-run-1")
-    uuid = job.config.new_uuid("job-7-run-1")
+    job.config.reserving_for("job-7-run-1").reserve_instance_name("new")
+    mac = job.config.reserving_for("job-7-run-1").generate_mac()
+    uuid = job.config.reserving_for("job-7-run-1").new_uuid()
     nodes = list(master.config.snapshot().nodes)
-    minors = job.config.allocate_minors([nodes[0], nodes[0], nodes[1]], "job-7-run-1")
+    minors = job.config.reserving_for("job-7-run-1").allocate_minors([nodes[0], nodes[0], nodes[1]])
     assert minors == (0, 1, 0)
     with pytest.raises(errors.ReservationError):
-        master.config.reserve_mac(mac, "job-8-run-1")
+        master.config.reserving_for("job-8-run-1").reserve_mac(mac)
     assert job.config.reserved_minors(nodes[0]) == {0, 1}
     kinds = [(kind, value) for kind, value, _ec_id in job.held.reservations]
     assert (MAC, mac) in kinds and (UUID, uuid) in kinds and len(kinds) == 6
@@ -85,12 +85,12 @@ def test_reservations_are_in_the_record(master: Master, job: Job) -> None:
     for reservation in job.held.reservations:
         master.config.reserved.restore(*reservation)
     with pytest.raises(errors.ReservationError):
-        master.config.reserve_mac(mac, "job-8-run-1")
+        master.config.reserving_for("job-8-run-1").reserve_mac(mac)
     job.link.close()
     job.link.connect()
-    job.config.release_reservations("job-7-run-1")
+    job.config.reserving_for("job-7-run-1").release_reservations()
     assert job.held.reservations == []
-    master.config.reserve_mac(mac, "job-8-run-1")
+    master.config.reserving_for("job-8-run-1").reserve_mac(mac)
 
 
 @pytest.mark.parametrize("committed", [True, False])

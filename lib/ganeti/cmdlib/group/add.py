@@ -20,7 +20,7 @@ class LUGroupAdd(LogicalUnit[OpGroupAdd, NodeGroup]):
     HOOKS = GroupHooks("group-add")
 
     def expand_names(self) -> None:
-        self.uuid = self.config.new_uuid(self.ctx.ec_id)
+        self.uuid = self.config.new_uuid()
         self.need_new(Level.NODEGROUP, self.uuid)
 
     def hook_env(self, plan: NodeGroup) -> dict[str, object]:

@@ -114,7 +114,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         """Reserve name and UUID of a new instance; ask for the lock of the instance."""
         if self.reserved is None:
             names.reserve(self, self.name)
-            self.uuid = self.config.new_uuid(self.ctx.ec_id)
+            self.uuid = self.config.new_uuid()
             self.need_new(Level.INSTANCE, self.uuid)
         else:
             self.uuid = self.reserved.uuid

@@ -170,9 +170,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 change.remove_detached_disk(detached.uuid)
             for disk in disks:
                 change.add_detached_disk(
-                    convert.detached_part(
-                        self.config, self.ctx.ec_id, instance, disk, plan.source.uuid
-                    )
+                    convert.detached_part(self.config, instance, disk, plan.source.uuid)
                 )
                 change.update_disk(specs.resized(change.data.disks[disk.uuid], disk.size))
             change.set_instance_primary(instance.uuid, plan.target.uuid)
@@ -198,7 +196,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         with self.config.transaction() as change:
             for disk in disks:
                 change.add_detached_disk(
-                    convert.detached_part(self.config, self.ctx.ec_id, instance, disk, target.uuid)
+                    convert.detached_part(self.config, instance, disk, target.uuid)
                 )
         for index in range(len(disks)):
             self.feedback(f"* making disk {index} on node {target.name}")

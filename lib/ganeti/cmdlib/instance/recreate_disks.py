@@ -359,7 +359,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         stored = self.config.instance_disks(plan.instance)
         changed = []
         for index, disk in plan.disks:
-            new = specs.renewed(self.config, self.ctx.ec_id, disk, index, nodes)
+            new = specs.renewed(self.config, disk, index, nodes)
             # Marked, so that an interrupted run can be repeated, and no incomplete disk is used.
             changed.append(dataclasses.replace(new, forthcoming=True))
             if not stored[index].forthcoming:

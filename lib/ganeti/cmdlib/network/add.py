@@ -28,7 +28,7 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
 
     def expand_names(self) -> None:
         prereq.require_tags(self.op.tags)
-        self.uuid = self.config.new_uuid(self.ctx.ec_id)
+        self.uuid = self.config.new_uuid()
         self.need_new(Level.NETWORK, self.uuid)
         if self.op.conflicts_check:
             self.need(Level.NODE, None, shared=True)

@@ -76,7 +76,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         if self.existing is not None:
             self.lock_nodes([self.existing.uuid], resources=True)
             return
-        self.uuid = self.config.new_uuid(self.ctx.ec_id)
+        self.uuid = self.config.new_uuid()
         self.need_new(Level.NODE, self.uuid)
         self.need_new(Level.NODE_RES, self.uuid)
 

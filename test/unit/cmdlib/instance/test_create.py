@@ -219,7 +219,7 @@ def test_an_address_in_use_is_refused(master, monkeypatch):
 
 
 def test_two_creations_of_one_name_at_once(master):
-    master.config.reserve_instance_name("web.example.com", "another job")
+    master.config.reserving_for("another job").reserve_instance_name("web.example.com")
     master.refused(create(), errors.ECODE_EXISTS)
 
 

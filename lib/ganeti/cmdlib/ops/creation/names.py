@@ -57,7 +57,7 @@ def reserve(unit: AnyUnit, name: str) -> None:
     :raises errors.OpPrereqError: another instance has it, or another job has reserved it.
     """
     try:
-        unit.config.reserve_instance_name(name, unit.ctx.ec_id)
+        unit.config.reserve_instance_name(name)
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
             f"instance {name} is already in the cluster, or is being added", errors.ECODE_EXISTS

@@ -23,7 +23,7 @@ def instance_and_disks(
     if hypervisors.of(plan.hypervisor).needs_port:
         port = None if reserved is None else reserved.network_port
         if not port:
-            port = unit.config.reserve_port(unit.ctx.ec_id)
+            port = unit.config.reserve_port()
     # Without disks nothing has to be made before it can run.
     at_once = op.start and not disks
     instance = Instance(
@@ -61,7 +61,6 @@ def _disks(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> list[Disk]:
         return forthcoming.real(unit.config.instance_disks(unit.reserved))
     return specs.make_disks(
         unit.config,
-        unit.ctx.ec_id,
         plan.disk_template,
         plan.disk_specs,
         primary_node=plan.node.uuid,

@@ -78,16 +78,14 @@ def marked(config: Config, instance: Instance) -> list[Disk]:
     ]
 
 
-def detached_part(
-    config: Config, ec_id: str, instance: Instance, device: Disk, node_uuid: str
-) -> Disk:
+def detached_part(config: Config, instance: Instance, device: Disk, node_uuid: str) -> Disk:
     """Make a detached, marked disk of a device on one node, to be added to the configuration."""
     return dataclasses.replace(
         device,
         name=mark(instance.uuid),
         iv_name="",
         nodes=(node_uuid,),
-        uuid=config.new_uuid(ec_id),
+        uuid=config.new_uuid(),
     )
 
 
@@ -325,7 +323,6 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
     old = unit.config.instance_disks(instance)
     made = specs.make_disks(
         unit.config,
-        unit.ctx.ec_id,
         conversion.template,
         conversion.disk_specs,
         primary_node=instance.primary_node,
@@ -429,7 +426,6 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         old,
         specs.make_disks(
             unit.config,
-            unit.ctx.ec_id,
             DRBD8,
             conversion.disk_specs,
             primary_node=primary,
@@ -441,7 +437,7 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         data = dataclasses.replace(data, logical_id=before.logical_id)
         made.append(dataclasses.replace(disk, children=(data, meta)))
     parts = [
-        (index, node, detached_part(unit.config, unit.ctx.ec_id, instance, device, node))
+        (index, node, detached_part(unit.config, instance, device, node))
         for index, disk in enumerate(made)
         for node, device in (
             (primary, disk.children[1]),
@@ -499,9 +495,7 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
             data, meta = disk.children
             for node in disk.nodes:
                 for device in (meta,) if node == primary else (data, meta):
-                    change.add_detached_disk(
-                        detached_part(unit.config, unit.ctx.ec_id, instance, device, node)
-                    )
+                    change.add_detached_disk(detached_part(unit.config, instance, device, node))
             change.release_port(disk.drbd_id.port)
             change.update_disk(
                 dataclasses.replace(

@@ -365,7 +365,6 @@ def _make(
     directory = disk_work.storage_dir(existing) or directory
     (disk,) = specs.make_disks(
         unit.config,
-        unit.ctx.ec_id,
         template,
         [step.spec],
         primary_node=instance.primary_node,

@@ -262,9 +262,7 @@ class Replacement:
         with unit.config.transaction() as change:
             for device in devices:
                 change.add_detached_disk(
-                    convert.detached_part(
-                        unit.config, unit.ctx.ec_id, self._plan.instance, device, node.uuid
-                    )
+                    convert.detached_part(unit.config, self._plan.instance, device, node.uuid)
                 )
 
     def _create_volumes(self, devices: list[Disk], node: Node) -> None:
@@ -296,7 +294,7 @@ class Replacement:
         instance, primary, node = plan.instance, plan.other, plan.node
         old = [unit.config.disk(disk.uuid) for _index, disk in plan.disks]
         (old_secondary_uuid,) = unit.config.secondary_nodes(instance)
-        minors = unit.config.allocate_minors([node.uuid] * len(old), unit.ctx.ec_id)
+        minors = unit.config.allocate_minors([node.uuid] * len(old))
         new = [
             _mirrored_to(disk, primary.uuid, node.uuid, minor)
             for disk, minor in zip(old, minors, strict=True)
@@ -340,9 +338,7 @@ class Replacement:
             for disk in old:
                 for child in disk.children:
                     change.add_detached_disk(
-                        convert.detached_part(
-                            unit.config, unit.ctx.ec_id, instance, child, old_secondary.uuid
-                        )
+                        convert.detached_part(unit.config, instance, child, old_secondary.uuid)
                     )
         changed = [unit.config.disk(disk.uuid) for disk in new]
         answers = unit.rpc.call_many(

@@ -2,8 +2,7 @@
 
 :func:`choose_template` chooses the disk template, :func:`plan_disks` checks and completes the
 specs, :func:`make_disks` makes the disk objects with names of volumes, ports and minors. The first
-two change nothing; the third reserves names and allocates ports and minors for a run of a logical
-unit, which the parameter ``ec_id`` of its functions identifies.
+two change nothing; the third reserves names, ports and minors for the run of a logical unit.
 """
 
 from __future__ import annotations
@@ -331,7 +330,6 @@ def file_directory(config: Config, template: str, below: str | None, instance_na
 
 def make_disks(
     config: Config,
-    ec_id: str,
     template: str,
     planned: Sequence[Mapping[str, Any]],
     *,
@@ -361,18 +359,16 @@ def make_disks(
             "mode": spec["mode"],
             "name": spec["name"],
             "spindles": spec.get("spindles"),
-            "uuid": config.new_uuid(ec_id),
+            "uuid": config.new_uuid(),
             "ctime": now,
             "mtime": now,
             "serial_no": 1,
         }
         if template == DRBD8:
             assert secondary_node is not None
-            values |= _mirror(config, ec_id, spec, index, primary_node, secondary_node)
+            values |= _mirror(config, spec, index, primary_node, secondary_node)
         else:
-            values["logical_id"] = _identity(
-                config, ec_id, template, spec, index, directory, driver
-            )
+            values["logical_id"] = _identity(config, template, spec, index, directory, driver)
             # Shared storage belongs to no node.
             values["nodes"] = () if template in MIRRORED else (primary_node,)
         params = dict(spec.get("params") or {})
@@ -384,7 +380,7 @@ def make_disks(
     return disks
 
 
-def renewed(config: Config, ec_id: str, disk: Disk, index: int, nodes: tuple[str, ...]) -> Disk:
+def renewed(config: Config, disk: Disk, index: int, nodes: tuple[str, ...]) -> Disk:
     """Return a lost disk under new names, which has nothing in common with its old storage.
 
     If the old storage comes back, nothing of it is taken for the new disk: a mirrored disk has a
@@ -399,22 +395,20 @@ def renewed(config: Config, ec_id: str, disk: Disk, index: int, nodes: tuple[str
         present = disk.drbd_id
         minors = tuple(present.minors.values())
         if nodes:
-            minors = tuple(config.allocate_minors(nodes, ec_id))
+            minors = tuple(config.allocate_minors(nodes))
         where = nodes or present.nodes
         groups = data.volume_id.group, meta.volume_id.group
         spec = {"vg": groups[0], "metavg": groups[1], "size": disk.size}
         values |= {
             "logical_id": (*where, present.port, *minors, new_secret()),
-            "children": mirror_children(config, ec_id, spec, index, where),
+            "children": mirror_children(config, spec, index, where),
             "nodes": where,
         }
         return dataclasses.replace(disk, **values)
     first, second = disk.logical_id
     spec = {"vg": first, "provider": first}
     directory = posixpath.dirname(str(second))
-    values["logical_id"] = _identity(
-        config, ec_id, disk.dev_type, spec, index, directory, str(first)
-    )
+    values["logical_id"] = _identity(config, disk.dev_type, spec, index, directory, str(first))
     if disk.nodes and nodes:
         values["nodes"] = nodes[:1]
     return dataclasses.replace(disk, **values)
@@ -422,7 +416,6 @@ def renewed(config: Config, ec_id: str, disk: Disk, index: int, nodes: tuple[str
 
 def _identity(
     config: Config,
-    ec_id: str,
     template: str,
     spec: Mapping[str, Any],
     index: int,
@@ -432,7 +425,7 @@ def _identity(
     """Return the ``logical_id`` of a device which is not a DRBD device."""
     request = IdRequest(
         template,
-        lambda: config.new_uuid(ec_id),
+        lambda: config.new_uuid(),
         index,
         spec,
         directory,
@@ -440,17 +433,17 @@ def _identity(
     )
     made = disk_templates.of(template).new_id(request)
     if template in LVM_BASED:
-        reserve_volume(config, ec_id, *made)
+        reserve_volume(config, *made)
     return made
 
 
-def reserve_volume(config: Config, ec_id: str, group: str, volume: str) -> None:
+def reserve_volume(config: Config, group: str, volume: str) -> None:
     """Reserve the name of a logical volume for this run of the unit.
 
     :raises errors.OpPrereqError: another disk has the name.
     """
     try:
-        config.reserve_lv(f"{group}/{volume}", ec_id)
+        config.reserve_lv(f"{group}/{volume}")
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
             f"logical volume {group}/{volume} is already in use by an instance",
@@ -459,19 +452,19 @@ def reserve_volume(config: Config, ec_id: str, group: str, volume: str) -> None:
 
 
 def mirror_children(
-    config: Config, ec_id: str, spec: Mapping[str, Any], index: int, nodes: tuple[str, ...]
+    config: Config, spec: Mapping[str, Any], index: int, nodes: tuple[str, ...]
 ) -> tuple[Disk, ...]:
     """Make the two volumes of a DRBD disk: data and metadata; reserves their names.
 
     :raises errors.OpPrereqError: the name of a volume is in use.
     """
-    stem = config.new_uuid(ec_id)
+    stem = config.new_uuid()
     parts = (
         (spec["vg"], f"{stem}.disk{index}_data", spec["size"]),
         (spec["metavg"], f"{stem}.disk{index}_meta", DRBD_META_SIZE_MIB),
     )
     for group, volume, _size in parts:
-        reserve_volume(config, ec_id, group, volume)
+        reserve_volume(config, group, volume)
     return tuple(
         Disk(dev_type=PLAIN, logical_id=(group, volume), size=size, nodes=nodes)
         for group, volume, size in parts
@@ -494,14 +487,14 @@ def with_other_replica(disk: Disk, kept: str, new: str, minor: int) -> tuple[obj
 
 
 def _mirror(
-    config: Config, ec_id: str, spec: Mapping[str, Any], index: int, primary: str, secondary: str
+    config: Config, spec: Mapping[str, Any], index: int, primary: str, secondary: str
 ) -> dict[str, Any]:
     nodes = (primary, secondary)
-    minors = config.allocate_minors(nodes, ec_id)
-    port = config.reserve_port(ec_id)
+    minors = config.allocate_minors(nodes)
+    port = config.reserve_port()
     return {
         "logical_id": (*nodes, port, *minors, new_secret()),
-        "children": mirror_children(config, ec_id, spec, index, nodes),
+        "children": mirror_children(config, spec, index, nodes),
         "nodes": nodes,
     }
 

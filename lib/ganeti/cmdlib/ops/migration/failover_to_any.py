@@ -369,7 +369,7 @@ def _make_replicas(
 ) -> tuple[Disk, ...]:
     """Make volumes and metadata on the target; its DRBD devices are active, and not connected."""
     instance, target = chosen.instance, chosen.target
-    minors = unit.config.allocate_minors([target.uuid] * len(old), unit.ctx.ec_id)
+    minors = unit.config.allocate_minors([target.uuid] * len(old))
     new = tuple(_mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True))
     parts = [child for disk in new for child in disk.children]
     # They keep their names, which something else may have on the target.
@@ -377,7 +377,7 @@ def _make_replicas(
     with unit.config.transaction() as change:
         for child in parts:
             change.add_detached_disk(
-                convert.detached_part(unit.config, unit.ctx.ec_id, instance, child, target.uuid)
+                convert.detached_part(unit.config, instance, child, target.uuid)
             )
     for disk in new:
         unit.feedback(f"* making {disk.iv_name} on node {target.name}")
@@ -433,9 +433,7 @@ def _change_config(
         for disk in old:
             for child in disk.children:
                 change.add_detached_disk(
-                    convert.detached_part(
-                        unit.config, unit.ctx.ec_id, instance, child, chosen.left.uuid
-                    )
+                    convert.detached_part(unit.config, instance, child, chosen.left.uuid)
                 )
         change.set_instance_primary(instance.uuid, chosen.target.uuid)
 

@@ -109,7 +109,7 @@ def _plan(
         name=devices.checked_name(what, spec.get("name")),
         network=None if network is None else network.uuid,
         nicparams=own,
-        uuid=unit.config.new_uuid(unit.ctx.ec_id),
+        uuid=unit.config.new_uuid(),
     )
     return PlannedNic(nic, filled)
 
@@ -269,11 +269,9 @@ def _from_pool(
         return None
     try:
         if ip == NIC_IP_POOL:
-            return unit.config.generate_ip(network.uuid, unit.ctx.ec_id)
+            return unit.config.generate_ip(network.uuid)
         if net.is_ipv4(ip):
-            unit.config.reserve_ip(
-                network.uuid, ip, unit.ctx.ec_id, external_ok=not conflicts_check
-            )
+            unit.config.reserve_ip(network.uuid, ip, external_ok=not conflicts_check)
         return ip
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
@@ -360,7 +358,7 @@ def checked_mac(
     """
     if spec in (None, VALUE_AUTO, VALUE_GENERATE):
         prefix = None if network is None else network.mac_prefix
-        return unit.config.generate_mac(unit.ctx.ec_id, prefix)
+        return unit.config.generate_mac(prefix)
     mac = str(spec).lower().replace("-", ":")
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(
@@ -370,7 +368,7 @@ def checked_mac(
     if reserved is not None and mac in (nic.mac.lower() for nic in reserved.nics):
         return mac
     try:
-        unit.config.reserve_mac(mac, unit.ctx.ec_id)
+        unit.config.reserve_mac(mac)
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
             f"{what}: MAC address {mac} is already in use", errors.ECODE_NOTUNIQUE

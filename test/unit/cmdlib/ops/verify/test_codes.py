@@ -568,8 +568,8 @@ def test_reserved_and_foreign_volumes_are_left_alone(broken: Cluster) -> None:
         },
         drbd_list=[5],
     )
-    broken.master.config.reserve_lv(f"{VG}/coming", "job")
-    broken.master.config.allocate_minors([uuid_of("node3")] * 6, "job")
+    broken.master.config.reserving_for("job").reserve_lv(f"{VG}/coming")
+    broken.master.config.reserving_for("job").allocate_minors([uuid_of("node3")] * 6)
     assert broken.findings() == []
 
 
