@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from ganeti import errors
 from ganeti.cli import value_types
+from ganeti.cli.value_types import for_argparse
 from ganeti.constants import disk, instance
 from ganeti.objects import disk_templates, hvparams
 
@@ -34,8 +35,6 @@ LEFT_OUT: Final = {
     "--no-startstop": "startstop",
     "--no-evacuate": "evacuate",
 }
-
-_Value = TypeVar("_Value")
 
 
 class UsageError(errors.GenericError):
@@ -92,18 +91,6 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def _as(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
-    """Let argparse show the message of one of the parsers of the commands."""
-
-    def convert(text: str) -> _Value:
-        try:
-            return read(text)
-        except errors.ParameterError as err:
-            raise argparse.ArgumentTypeError(str(err)) from err
-
-    return convert
-
-
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
@@ -127,6 +114,26 @@ def creatable_templates() -> list[str]:
     return sorted(disk_templates.ALL - disk_templates.MUST_ADOPT)
 
 
+#: Options which take sizes: name, what reads the value, default, help.
+_SIZES: Final[tuple[tuple[str, Callable[[str], object], str | int | None, str], ...]] = (
+    ("--disk-size", _sizes, "1G", "sizes of the disks (default: %(default)s)"),
+    (
+        "--disk-growth",
+        _sizes,
+        "128m",
+        "what is added to each disk; 0 for nothing (default: %(default)s)",
+    ),
+    (
+        "--mem-size",
+        value_types.parse_size,
+        None,
+        "memory, in place of the minimum and the maximum",
+    ),
+    ("--maxmem-size", value_types.parse_size, 256, "maximum memory (default: %(default)s MiB)"),
+    ("--minmem-size", value_types.parse_size, 128, "minimum memory (default: %(default)s MiB)"),
+)
+
+
 def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
     """Make the parser of the command line.
 
@@ -139,6 +146,15 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
         usage="%(prog)s -o <OS> [options] <instance>...",
         allow_abbrev=True,
     )
+    _add_instance_options(parser)
+    _add_step_options(parser, step_names)
+    _add_check_options(parser)
+    _add_run_options(parser)
+    return parser
+
+
+def _add_instance_options(parser: argparse.ArgumentParser) -> None:
+    """Add what describes the instances to create."""
     add = parser.add_argument
     add("instances", nargs="*", metavar="<instance>", help="name of an instance to create")
     add("-o", "--os", metavar="<OS>", help="operating system of the instances")
@@ -147,7 +163,7 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
         "--os-parameters",
         dest="osparams",
         metavar="KEY=VALUE,...",
-        type=_as(value_types.parse_keyval),
+        type=for_argparse(value_types.parse_keyval),
         default={},
         help="parameters of the operating system",
     )
@@ -156,7 +172,7 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
         "--hypervisor-parameters",
         dest="hypervisor",
         metavar="HYPERVISOR:KEY=VALUE,...",
-        type=_as(value_types.parse_identkeyval),
+        type=for_argparse(value_types.parse_identkeyval),
         help="hypervisor of the instances, and its parameters",
     )
     add(
@@ -167,48 +183,22 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
         metavar="<template>",
         help=f"disk template: {', '.join(creatable_templates())} (default: %(default)s)",
     )
-    add(
-        "--disk-size",
-        type=_as(_sizes),
-        default="1G",
-        metavar="<size,size,...>",
-        help="sizes of the disks (default: %(default)s)",
-    )
-    add(
-        "--disk-growth",
-        type=_as(_sizes),
-        default="128m",
-        metavar="<size,size,...>",
-        help="what is added to each disk; 0 for nothing (default: %(default)s)",
-    )
-    add(
-        "--mem-size",
-        type=_as(value_types.parse_size),
-        metavar="<size>",
-        help="memory, in place of the minimum and the maximum",
-    )
-    add(
-        "--maxmem-size",
-        type=_as(value_types.parse_size),
-        default=256,
-        metavar="<size>",
-        help="maximum memory (default: %(default)s MiB)",
-    )
-    add(
-        "--minmem-size",
-        type=_as(value_types.parse_size),
-        default=128,
-        metavar="<size>",
-        help="minimum memory (default: %(default)s MiB)",
-    )
+    for name, read, default, text in _SIZES:
+        metavar = "<size,size,...>" if read is _sizes else "<size>"
+        add(name, type=for_argparse(read), default=default, metavar=metavar, help=text)
     add(
         "--vcpu-count",
-        type=_as(_count(1)),
+        type=for_argparse(_count(1)),
         default=3,
         metavar="<count>",
         help="number of virtual CPUs (default: %(default)s)",
     )
     add("--no-nics", action="store_true", help="create the instances without network interfaces")
+
+
+def _add_step_options(parser: argparse.ArgumentParser, step_names: Sequence[str]) -> None:
+    """Add what chooses the steps, and where and how they are carried out."""
+    add = parser.add_argument
     add(
         "-n",
         "--nodes",
@@ -252,6 +242,11 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
         help=f"carry out these steps only: {', '.join(step_names)}",
     )
     add("--early-release", action="store_true", help="release locks early when replacing disks")
+
+
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is checked before an instance is created, and in its guest afterwards."""
+    add = parser.add_argument
     for check, what in (
         ("name-check", "require that the names resolve"),
         ("ip-check", "require that the addresses are not in use"),
@@ -270,17 +265,22 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
     )
     add(
         "--net-timeout",
-        type=_as(_count(1)),
+        type=for_argparse(_count(1)),
         default=15,
         metavar="<seconds>",
         help="how long a guest may take to answer (default: %(default)s)",
     )
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is about the run itself: its end, its report and its messages."""
+    add = parser.add_argument
     add(
         "-K", "--keep-instances", action="store_true", help="do not remove the instances at the end"
     )
     add(
         "--retries",
-        type=_as(_count(0)),
+        type=for_argparse(_count(0)),
         default=0,
         metavar="<number>",
         help="submit a job which failed so many times again (default: %(default)s)",
@@ -292,7 +292,6 @@ def parser(step_names: Sequence[str]) -> argparse.ArgumentParser:
     )
     add("-v", "--verbose", action="store_true", help="show the log of every job")
     add("-d", "--debug", action="count", default=0, help="write debug messages to the log file")
-    return parser
 
 
 def parse(argv: Sequence[str], step_names: Sequence[str]) -> Options:

@@ -24,9 +24,10 @@ from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
     KeyVal = dict[str, Any]
+    T = TypeVar("T")
 
 
 def split_escaped(text: str, separator: str = ",") -> list[str]:
@@ -255,6 +256,23 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "filteraction": parse_filter_action,
     "choice": str,
 }
+
+
+def for_argparse(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Let :mod:`argparse` show the message of one of these functions.
+
+    :returns: the function for the argument ``type`` of an option.
+    """
+
+    def convert(text: str) -> T:
+        import argparse
+
+        try:
+            return read(text)
+        except errors.ParameterError as err:
+            raise argparse.ArgumentTypeError(str(err)) from err
+
+    return convert
 
 
 def typed_params(

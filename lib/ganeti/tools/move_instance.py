@@ -29,6 +29,7 @@ from typing import Any, Final, TypedDict
 
 from ganeti import errors
 from ganeti.cli import terminal, value_types
+from ganeti.cli.value_types import for_argparse
 from ganeti.constants.instance import BE_PARAM_TYPES_WITH_MEMORY
 from ganeti.objects import hvparams
 from ganeti.rapi import client as rapi
@@ -506,79 +507,96 @@ def make_parser() -> argparse.ArgumentParser:
         description="Move instances to another cluster through the REST daemons of both clusters."
         " Both clusters must have the same domain secret; see gnt-backup(8).",
     )
-    parser.add_argument("source", help="name of the cluster to move from")
-    parser.add_argument("destination", help="name of the cluster to move to")
-    parser.add_argument("instances", nargs="+", metavar="instance")
+    _add_cluster_options(parser)
+    _add_instance_options(parser)
+    _add_transfer_options(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the progress")
+    parser.add_argument("-d", "--debug", action="count", default=0, help="print debug messages")
+    return parser
+
+
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add the clusters, how they are reached, and the instances to move."""
+    add = parser.add_argument
+    add("source", help="name of the cluster to move from")
+    add("destination", help="name of the cluster to move to")
+    add("instances", nargs="+", metavar="instance")
     for side, what in (("src", "source"), ("dest", "destination")):
         same = "" if side == "src" else " (default: the same as for the source)"
-        parser.add_argument(
-            f"--{side}-rapi-port", type=int, help=f"port of the REST daemon of the {what}{same}"
-        )
-        parser.add_argument(
+        add(f"--{side}-rapi-port", type=int, help=f"port of the REST daemon of the {what}{same}")
+        add(
             f"--{side}-ca-file",
             metavar="FILE",
             help=f"file with the certificate of the {what}, or of the authority that signed it",
         )
-        parser.add_argument(
-            f"--{side}-username", help=f"user of the REST interface of the {what}{same}"
-        )
-        parser.add_argument(
+        add(f"--{side}-username", help=f"user of the REST interface of the {what}{same}")
+        add(
             f"--{side}-password-file",
             metavar="FILE",
             help=f"file with the password of that user{same}",
         )
-    parser.add_argument("--dest-instance-name", metavar="NAME", help="new name of the instance")
-    parser.add_argument("--dest-primary-node", metavar="NODE", help="new primary node")
-    parser.add_argument("--dest-secondary-node", metavar="NODE", help="new secondary node")
-    parser.add_argument("--dest-disk-template", metavar="TEMPLATE", help="new disk template")
-    parser.add_argument(
+
+
+def _add_instance_options(parser: argparse.ArgumentParser) -> None:
+    """Add what changes of an instance when it comes to the other cluster."""
+    add = parser.add_argument
+    add("--dest-instance-name", metavar="NAME", help="new name of the instance")
+    add("--dest-primary-node", metavar="NODE", help="new primary node")
+    add("--dest-secondary-node", metavar="NODE", help="new secondary node")
+    add("--dest-disk-template", metavar="TEMPLATE", help="new disk template")
+    add(
         "-I",
         "--iallocator",
         metavar="NAME",
         help="allocator of the destination which chooses the nodes",
     )
-    parser.add_argument(
+    add(
         "-B",
         "--backend-parameters",
         dest="beparams",
         metavar="KEY=VALUE,...",
-        type=_keyval,
+        type=for_argparse(value_types.parse_keyval),
         default={},
         help="backend parameters that change",
     )
-    parser.add_argument(
+    add(
         "-H",
         "--hypervisor-parameters",
         dest="hypervisor",
         metavar="HYPERVISOR[:KEY=VALUE,...]",
-        type=_identkeyval,
+        type=for_argparse(_identkeyval),
         help="new hypervisor, and hypervisor parameters that change",
     )
-    parser.add_argument(
+    add(
         "-O",
         "--os-parameters",
         dest="osparams",
         metavar="KEY=VALUE,...",
-        type=_keyval,
+        type=for_argparse(value_types.parse_keyval),
         default={},
         help="OS parameters that change",
     )
-    parser.add_argument(
+    add(
         "--net",
         dest="nics",
         action="append",
         metavar="N:KEY=VALUE,...",
-        type=_identkeyval,
+        type=for_argparse(_identkeyval),
         default=[],
         help="parameters of network interface N that change",
     )
-    parser.add_argument(
+
+
+def _add_transfer_options(parser: argparse.ArgumentParser) -> None:
+    """Add how the instances are moved."""
+    add = parser.add_argument
+    add(
         "--compress",
         default="none",
         metavar="TOOL",
         help="compression tool for the transfer; both clusters must allow it",
     )
-    parser.add_argument(
+    add(
         "-p",
         "--parallel",
         type=int,
@@ -586,34 +604,31 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="<number>",
         help="number of instances which are moved at the same time (default: 1)",
     )
-    parser.add_argument(
+    add(
         "--opportunistic-tries",
         type=int,
         default=0,
         metavar="<number>",
         help="number of attempts which consider only nodes that no other job uses at the moment",
     )
-    parser.add_argument(
+    add(
         "--opportunistic-delay",
         type=int,
         default=30,
         metavar="<number>",
         help="seconds between two such attempts (default: 30)",
     )
-    parser.add_argument(
+    add(
         "--keep-source-instance",
         action="store_true",
         help="do not remove the instance from the source",
     )
-    parser.add_argument(
+    add(
         "--cleanup",
         action="store_true",
         help="only find out how an interrupted move has ended, and remove an incomplete instance"
         " from the destination",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print the progress")
-    parser.add_argument("-d", "--debug", action="count", default=0, help="print debug messages")
-    return parser
 
 
 def parse_options(argv: Sequence[str]) -> argparse.Namespace:
@@ -635,20 +650,10 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _keyval(text: str) -> dict[str, Any]:
-    try:
-        return value_types.parse_keyval(text)
-    except errors.ParameterError as err:
-        raise argparse.ArgumentTypeError(str(err)) from err
-
-
 def _identkeyval(text: str) -> tuple[str, dict[str, Any]]:
-    try:
-        ident, params = value_types.parse_identkeyval(text)
-    except errors.ParameterError as err:
-        raise argparse.ArgumentTypeError(str(err)) from err
+    ident, params = value_types.parse_identkeyval(text)
     if not isinstance(params, dict):
-        raise argparse.ArgumentTypeError(f"'{text}' removes an item, and only values can be given")
+        raise errors.ParameterError(f"'{text}' removes an item, and only values can be given")
     return ident, params
 
 

@@ -47,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-A",
         "--job-age",
-        type=_time,
+        type=value_types.for_argparse(_time),
         default=DEFAULT_JOB_AGE_S,
         metavar="<age>",
         help="archive jobs which ended longer ago: a time such as 6h, or -1 for none (default: 6h)",
@@ -88,10 +88,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _time(text: str) -> int:
     if text.startswith("-") and text[1:].isdecimal():
         return -int(text[1:])
-    try:
-        return value_types.parse_time(text)
-    except errors.ParameterError as err:
-        raise argparse.ArgumentTypeError(str(err)) from err
+    return value_types.parse_time(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import pytest
@@ -200,3 +201,14 @@ def test_unknown_parameter_is_guessed_or_lists_the_known_ones() -> None:
         value_types.typed_params({"disks": "1"}, types)
     with pytest.raises(errors.TypeEnforcementError, match="'vcpu'. Did you mean 'vcpus'"):
         value_types.typed_params({"vcpu": "1"}, types)
+
+
+def test_argparse_shows_the_message_of_a_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser(prog="tool")
+    parser.add_argument("--size", type=value_types.for_argparse(value_types.parse_size))
+    assert parser.parse_args(["--size", "2g"]).size == 2048
+    with pytest.raises(errors.ParameterError) as caught:
+        value_types.parse_size("much")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--size", "much"])
+    assert f"tool: error: argument --size: {caught.value}\n" in capsys.readouterr().err
