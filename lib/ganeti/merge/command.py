@@ -26,7 +26,6 @@ def make_parser() -> argparse.ArgumentParser:
         description="Merge other clusters into the cluster of this master.",
     )
     add = parser.add_argument
-    defaults = steps.Choices()
     add("clusters", nargs="+", metavar="CLUSTER", help="name of another cluster, or of its master")
     add(
         "--ssh-port",
@@ -37,6 +36,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add("-d", "--debug", action="count", default=0, help="print debug messages")
     add("-v", "--verbose", action="store_true", help="print each command before it runs")
+    _add_choices(parser)
+    add("--dry-run", action="store_true", help="only check, and say what would happen")
+    return parser
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    """Add the options which become :class:`steps.Choices`."""
+    add = parser.add_argument
+    defaults = steps.Choices()
     add(
         "-p",
         "--watcher-pause-period",
@@ -80,8 +88,6 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="let the instances of the other clusters run, except those of which a port changes",
     )
-    add("--dry-run", action="store_true", help="only check, and say what would happen")
-    return parser
 
 
 def _port(text: str) -> int:

@@ -28,61 +28,22 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, words: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
 
-    one = command("create", "create a cluster and start it")
-    one.add_argument("-n", "--nodes", type=int, default=3, help="number of nodes (default: 3)")
-    one.add_argument(
-        "--hypervisor",
-        choices=("kvm", "fake"),
-        help="default hypervisor (default: kvm if QEMU is installed)",
-    )
-    one.add_argument(
-        "--name", default=CLUSTER_NAME, help="name of the cluster (default: %(default)s)"
-    )
-    one.add_argument(
-        "--tiny",
-        action=argparse.BooleanOptionalAction,
-        help="install the OS definition 'tiny' (default: with kvm only)",
-    )
-    one.add_argument(
-        "--ssh", action="store_true", help="let the cluster manage the SSH keys of the nodes"
-    )
-    one.add_argument(
-        "--keep-failed", action="store_true", help="keep the directory when the creation fails"
-    )
-    one.add_argument(
-        "--watch-every",
-        type=int,
-        default=watcher_timer.DEFAULT_S,
-        metavar="SECONDS",
-        help="time between two runs of ganeti-watcher on each node; 0 for no runs"
-        " (default: %(default)s)",
-    )
-    one.add_argument(
-        "--monitoring", action="store_true", help="run the monitoring daemon on each node"
-    )
-    one.add_argument(
-        "--like",
-        metavar="CONFIG",
-        help="make the nodes, groups and instances of this file config.data, with the hypervisor"
-        " 'fake'; of the other options only --keep-failed has an effect then",
-    )
-    one.add_argument("directory")
+    _add_create_options(command("create", "create a cluster and start it"))
     for name, words in (
         ("start", "start the daemons which do not run"),
         ("stop", "stop the daemons; guests continue to run"),
         ("show", "show the nodes with their daemons and guests"),
         ("watch", "run ganeti-watcher on each node again and again; 'start' starts this"),
         ("destroy", "end guests and daemons, and remove the directory"),
-        ("add-node", "add a node to the cluster, and print its name in the last line"),
     ):
-        one = command(name, words)
-        one.add_argument("directory")
-        if name == "add-node":
-            one.add_argument(
-                "--machine-only",
-                action="store_true",
-                help="make the node, and do not add it to the cluster",
-            )
+        command(name, words).add_argument("directory")
+    one = command("add-node", "add a node to the cluster, and print its name in the last line")
+    one.add_argument("directory")
+    one.add_argument(
+        "--machine-only",
+        action="store_true",
+        help="make the node, and do not add it to the cluster",
+    )
     one = command("add-version", "let the nodes have another version of the programs, too")
     one.add_argument("directory")
     one.add_argument("version", metavar="PLACE", help="a checkout, or the directory of a version")
@@ -96,6 +57,40 @@ def _parser() -> argparse.ArgumentParser:
         if name == "run":
             one.add_argument("argv", nargs=argparse.REMAINDER, metavar="PROGRAM [ARGUMENT...]")
     return parser
+
+
+def _add_create_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-n", "--nodes", type=int, default=3, help="number of nodes (default: 3)")
+    add(
+        "--hypervisor",
+        choices=("kvm", "fake"),
+        help="default hypervisor (default: kvm if QEMU is installed)",
+    )
+    add("--name", default=CLUSTER_NAME, help="name of the cluster (default: %(default)s)")
+    add(
+        "--tiny",
+        action=argparse.BooleanOptionalAction,
+        help="install the OS definition 'tiny' (default: with kvm only)",
+    )
+    add("--ssh", action="store_true", help="let the cluster manage the SSH keys of the nodes")
+    add("--keep-failed", action="store_true", help="keep the directory when the creation fails")
+    add(
+        "--watch-every",
+        type=int,
+        default=watcher_timer.DEFAULT_S,
+        metavar="SECONDS",
+        help="time between two runs of ganeti-watcher on each node; 0 for no runs"
+        " (default: %(default)s)",
+    )
+    add("--monitoring", action="store_true", help="run the monitoring daemon on each node")
+    add(
+        "--like",
+        metavar="CONFIG",
+        help="make the nodes, groups and instances of this file config.data, with the hypervisor"
+        " 'fake'; of the other options only --keep-failed has an effect then",
+    )
+    add("directory")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
