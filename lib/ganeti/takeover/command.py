@@ -134,40 +134,66 @@ class Takeover:
         """
         found = list(findings.version_findings(self.raw))
         wanted = self._dependencies()
-        upgraded: dict[str, Any] = {"cluster": {}}
+        cluster: dict[str, Any] = {}
         if not any(one.severity == findings.REFUSAL for one in found):
-            try:
-                upgraded = upgrade.upgrade(self.raw)
-                problems = config_files.problems_of(upgraded)[1]
-            except errors.ConfigurationError as err:
-                found.append(
-                    Finding(
-                        findings.REFUSAL,
-                        "configuration",
-                        "",
-                        f"the configuration cannot be read: {err}",
-                        "gnt-cluster verify of the original may name the cause.",
-                    )  # fmt: skip
-                )
-            else:
-                unfinished = config_files.unfinished_jobs(self.here.data_dir)
-                found += findings.configuration_findings(upgraded, problems, unfinished)
-                found += findings.toolstack_findings(self.raw)
-                found += findings.features_findings()
-                taken_over = self.file.read()
-                if taken_over is not None and taken_over.direction == RUN:
-                    found += findings.in_use_findings(self._in_the_way(taken_over))
+            more, cluster = self._check_configuration()
+            found += more
         active = self.active()
         found += findings.majority_findings(len(active), len(self.members))
         found += findings.left_out_findings([one for one in self.members if one not in active])
-        known = {}
-        hypervisors = upgraded["cluster"].get("enabled_hypervisors") or ()
+        hypervisors = cluster.get("enabled_hypervisors") or ()
         asked = facts.questions(
             [name for group in wanted for name in group] + self._original_names(),
-            kvm=_kvm_path(upgraded) if "kvm" in hypervisors else None,
+            kvm=cluster["hvparams"]["kvm"]["kvm_path"] if "kvm" in hypervisors else None,
             xen=any(name.startswith("xen") for name in hypervisors),
         )
-        argv = facts.probe_argv(asked)
+        now = clock.now()
+        known, unreachable = self._ask_nodes(facts.probe_argv(asked))
+        found += unreachable
+        for name, one in known.items():
+            found += findings.node_findings(
+                name,
+                one,
+                now=now,
+                wanted=wanted,
+                hypervisors=hypervisors,
+                uses_drbd="drbd" in (cluster.get("enabled_disk_templates") or ()),
+                from_file=bool(self.options.package),
+            )
+        found += findings.differing(known)
+        return found, known
+
+    def _check_configuration(self) -> tuple[list[Finding], dict[str, Any]]:
+        """Judge the configuration.
+
+        :returns: the findings, and its cluster as this release has it, empty if it is wrong.
+        """
+        try:
+            upgraded = upgrade.upgrade(self.raw)
+            problems = config_files.problems_of(upgraded)[1]
+        except errors.ConfigurationError as err:
+            unreadable = Finding(
+                findings.REFUSAL,
+                "configuration",
+                "",
+                f"the configuration cannot be read: {err}",
+                "gnt-cluster verify of the original may name the cause.",
+            )
+            return [unreadable], {}
+        unfinished = config_files.unfinished_jobs(self.here.data_dir)
+        found = [
+            *findings.configuration_findings(upgraded, problems, unfinished),
+            *findings.toolstack_findings(self.raw),
+            *findings.features_findings(),
+        ]
+        taken_over = self.file.read()
+        if taken_over is not None and taken_over.direction == RUN:
+            found += findings.in_use_findings(self._in_the_way(taken_over))
+        return found, upgraded["cluster"]
+
+    def _ask_nodes(self, argv: list[str]) -> tuple[dict[str, facts.Facts], list[Finding]]:
+        """Run the probe on all active nodes; return what they say, and which do not answer."""
+        known = {}
         with self.reach() as reach:
 
             def ask(name: str) -> str:
@@ -177,22 +203,10 @@ class Takeover:
                     return str(err)
                 return ""
 
-            now = clock.now()
-            for name, reason in reach.each([node.name for node in self.active()], ask):
-                if reason:
-                    found.append(findings.unreachable(name, reason))
-        for name, one in known.items():
-            found += findings.node_findings(
-                name,
-                one,
-                now=now,
-                wanted=wanted,
-                hypervisors=hypervisors,
-                uses_drbd="drbd" in (upgraded["cluster"].get("enabled_disk_templates") or ()),
-                from_file=bool(self.options.package),
-            )
-        found += findings.differing(known)
-        return found, known
+            outcomes = reach.each([node.name for node in self.active()], ask)
+            return known, [
+                findings.unreachable(name, reason) for name, reason in outcomes if reason
+            ]
 
     def _dependencies(self) -> list[list[str]]:
         """Return the dependencies of our package, as its file or the source of apt says; else none.
@@ -454,10 +468,6 @@ def _continue_in_copy(options: argparse.Namespace) -> None:
     argv += [f"--include={name}" for name in options.include]
     sys.stdout.flush()
     os.execve(argv[0], argv, {**os.environ, "PYTHONPATH": facts.PROGRAM_DIR})
-
-
-def _kvm_path(config: dict[str, Any]) -> str:
-    return str(config["cluster"]["hvparams"]["kvm"]["kvm_path"])
 
 
 def _kept_definitions() -> set[str]:
