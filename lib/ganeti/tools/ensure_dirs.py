@@ -45,6 +45,24 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
 
     :param full: include every job file.
     """
+    yield from _data_files(here)
+    yield from _queue_files(here)
+    if full:
+        yield from _jobs(here.queue_dir)
+    # The node daemon or the master daemon would make these; they need the right owner before.
+    yield Entry(here.master_epoch_lock_file, 0o600, MASTERD, MASTERD, make=True)
+    yield Entry(here.config_copy_lock_file, 0o600, MASTERD, MASTERD, make=True)
+    yield Entry(here.master_state_file, 0o640, MASTERD, MASTERD)
+    # It stays from a master daemon which had another user.
+    yield Entry(here.config_serial_file, 0o600, MASTERD, MASTERD)
+    yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
+    yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
+    yield from _run_files(here)
+    yield from _logs(here)
+
+
+def _data_files(here: paths.Paths) -> Iterator[Entry]:
+    """Yield the directory of the configuration, the keys and the certificates."""
     yield _dir(here.data_dir, 0o755, MASTERD, MASTERD)
     yield Entry(here.cluster_domain_secret, 0o640, MASTERD, MASTERD)
     yield Entry(here.witness_auth_file, 0o440, MASTERD, MASTERD)
@@ -64,6 +82,10 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
         for name in fs.list_visible(here.data_dir):
             if name.startswith(ssconf.FILE_PREFIX):
                 yield Entry(f"{here.data_dir}/{name}", ssconf.FILE_MODE, NODED, NODED)
+
+
+def _queue_files(here: paths.Paths) -> Iterator[Entry]:
+    """Yield the directories of the job queue and its own files, without the files of jobs."""
     yield _dir(here.queue_dir, 0o750, MASTERD, DAEMONS)
     yield Entry(here.queue_drain_file, 0o644, MASTERD, DAEMONS)
     yield Entry(here.queue_lock_file, 0o640, MASTERD, DAEMONS)
@@ -74,16 +96,10 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
         for name in fs.list_visible(here.queue_dir):
             if name.startswith("journal-"):
                 yield Entry(f"{here.queue_dir}/{name}", 0o640, MASTERD, DAEMONS)
-    if full:
-        yield from _jobs(here.queue_dir)
-    # The node daemon or the master daemon would make these; they need the right owner before.
-    yield Entry(here.master_epoch_lock_file, 0o600, MASTERD, MASTERD, make=True)
-    yield Entry(here.config_copy_lock_file, 0o600, MASTERD, MASTERD, make=True)
-    yield Entry(here.master_state_file, 0o640, MASTERD, MASTERD)
-    # It stays from a master daemon which had another user.
-    yield Entry(here.config_serial_file, 0o600, MASTERD, MASTERD)
-    yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
-    yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
+
+
+def _run_files(here: paths.Paths) -> Iterator[Entry]:
+    """Yield the directory of what does not outlast a start of the machine."""
     yield _dir(here.run_dir, 0o1775, MASTERD, DAEMONS)
     yield _dir(here.socket_dir, 0o1770, MASTERD, DAEMONS)
     yield Entry(here.master_socket, 0o660, MASTERD, DAEMONS)
@@ -98,6 +114,10 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.crypto_keys_dir, 0o700, NODED, MASTERD)
     yield _dir(here.import_export_dir, 0o755, NODED, MASTERD)
     yield _dir(here.instance_reason_dir, 0o755, NODED, NODED)
+
+
+def _logs(here: paths.Paths) -> Iterator[Entry]:
+    """Yield the log files and their directories."""
     yield _dir(here.log_dir, 0o1770, MASTERD, DAEMONS)
     for daemon, role in (
         ("ganeti-masterd", MASTERD),
