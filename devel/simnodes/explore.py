@@ -38,7 +38,8 @@ from devel.simnodes import server as simserver
 from devel.simnodes.cluster import node_name
 from devel.simnodes.state import Fleet, SimNode
 from ganeti import errors
-from ganeti.bootstrap.init import InitParams, build_config
+from ganeti.bootstrap.first_config import build_config
+from ganeti.bootstrap.init_params import InitParams
 from ganeti.config.members import members_of
 from ganeti.config.role import judge, newer_copies
 from ganeti.config.store import ConfigStore

@@ -141,9 +141,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("master_status", "verify"),
     ),
     "bootstrap": (
-        ("join_protocol", "node_state", "newer_copies", "renewal"),
+        ("init_params", "join_protocol", "node_state", "newer_copies", "renewal"),
         ("destroy", "failover", "failover_status", "join", "remote", "requirements"),
-        ("detection", "node"),
+        ("detection", "first_config", "node"),
         ("init",),
     ),
     "burnin": (

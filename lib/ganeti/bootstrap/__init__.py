@@ -10,7 +10,8 @@ change. When an operation fails, it undoes its changes, or the message says whic
 """
 
 from ganeti.bootstrap.destroy import finalize_destroy
-from ganeti.bootstrap.init import InitParams, init_cluster
+from ganeti.bootstrap.init import init_cluster
+from ganeti.bootstrap.init_params import InitParams
 from ganeti.bootstrap.node import node_setup, setup_node
 
 __all__ = ["InitParams", "finalize_destroy", "init_cluster", "node_setup", "setup_node"]

@@ -12,18 +12,16 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ganeti import errors, hypervisor
+from ganeti.bootstrap.init_params import InitParams
 from ganeti.bootstrap.requirements import SMALLEST_VG_MIB, Findings, is_installed
 from ganeti.constants import disk, net
 from ganeti.hypervisor.net.addresses import parse_addresses
 from ganeti.objects import hvparams, hypervisors
 from ganeti.platform import machine, paths
 from ganeti.utils import process
-
-if TYPE_CHECKING:
-    from ganeti.bootstrap.init import InitParams
 
 _TIMEOUT_S = 60.0
 _NET_DIR = "/sys/class/net"

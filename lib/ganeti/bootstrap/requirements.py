@@ -10,20 +10,16 @@ import os
 import shutil
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ganeti import errors, hypervisor
 from ganeti.backend.node.info import missing_bridges
 from ganeti.bootstrap import node_state
+from ganeti.bootstrap.init_params import InitParams
 from ganeti.constants import disk, net
-from ganeti.objects import disk_templates
+from ganeti.objects import Cluster, disk_templates
 from ganeti.platform import hosts, machine, paths
 from ganeti.utils import net as utils_net
 from ganeti.utils import process, ssh
-
-if TYPE_CHECKING:
-    from ganeti.bootstrap.init import InitParams
-    from ganeti.objects import Cluster
 
 _PING_S = 2.0
 _VGS_S = 60.0

@@ -11,7 +11,7 @@ import pytest
 
 from ganeti import bootstrap, errors, hypervisor
 from ganeti.backend.node import openvswitch
-from ganeti.bootstrap import init, node, node_state, requirements
+from ganeti.bootstrap import first_config, init, node, node_state, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.http import client
@@ -281,7 +281,7 @@ def test_what_instances_need_does_not_prevent_a_cluster() -> None:
             "use_external_mip_script": True,
         }
     )
-    cluster = init.build_config(params, host, host).cluster
+    cluster = first_config.build_config(params, host, host).cluster
     found = requirements.Findings()
     requirements.check_cluster(cluster, paths.current(), found)
     assert found.missing == []
@@ -307,7 +307,7 @@ def test_a_bridge_which_does_not_exist_is_told(
     )
     found = requirements.Findings()
     requirements.check_cluster(
-        init.build_config(params, host, host).cluster, paths.current(), found
+        first_config.build_config(params, host, host).cluster, paths.current(), found
     )
     told = [note for note in found.notes if "--nic-parameters link=NAME" in note]
     assert [note.startswith(f"the bridge {lacking[0]}, for their NICs") for note in told] == [
@@ -358,7 +358,9 @@ def test_the_volume_group(monkeypatch: pytest.MonkeyPatch, answer: str, wanted: 
     monkeypatch.setattr(process, "run", run)
     host = hosts.Hostname("a", "192.0.2.1")
     options = {"enabled_disk_templates": ["plain"], "use_external_mip_script": True}
-    cluster = init.build_config(bootstrap.InitParams(**{**GOOD, **options}), host, host).cluster
+    cluster = first_config.build_config(
+        bootstrap.InitParams(**{**GOOD, **options}), host, host
+    ).cluster
     found = requirements.Findings()
     requirements.check_cluster(cluster, paths.current(), found)
     assert bool(found.missing) == bool(wanted)
@@ -376,7 +378,7 @@ def test_a_real_machine_needs_an_address_for_others(monkeypatch: pytest.MonkeyPa
 def test_ssh_needs_a_program_and_a_server(vc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = bootstrap.InitParams(**{**GOOD, "modify_ssh_setup": True})
     host = hosts.Hostname("a", "192.0.2.1")
-    cluster = init.build_config(params, host, host).cluster
+    cluster = first_config.build_config(params, host, host).cluster
     assert (cluster.modify_ssh_setup, cluster.ssh_key_type, cluster.ssh_key_bits) == (
         True, "rsa", 2048,
     )  # fmt: skip
@@ -395,7 +397,7 @@ def test_ssh_needs_a_program_and_a_server(vc: Path, monkeypatch: pytest.MonkeyPa
         requirements.check_cluster(cluster, here, found)
         assert re.search(wanted, _lacking(found)), (installed, keys)
     with pytest.raises(errors.OpPrereqError, match="256 or 384 or 521 bits"):
-        init.build_config(
+        first_config.build_config(
             bootstrap.InitParams(**{**GOOD, "ssh_key_type": "ecdsa", "ssh_key_bits": 2048}),
             host,
             host,
