@@ -106,23 +106,7 @@ def _build_cluster(
     hypervisors = cluster_rules.chosen(
         _either(params.enabled_hypervisors, (hv.DEFAULT_ENABLED,)), hv.ALL, "hypervisor"
     )
-    uses_lvm = bool(disk_templates.LVM_BASED & set(templates))
-    if params.vg_name and not uses_lvm:
-        raise _wrong(
-            f"volume group '{params.vg_name}' is given, but no disk template that uses LVM is"
-            " enabled"
-        )
-    ipv6 = params.primary_ip_version == net.IP6_VERSION
-    family = net.IP6_FAMILY if ipv6 else net.IP4_FAMILY
-    netmask = cluster_rules.master_netmask(
-        _either(params.master_netmask, 128 if ipv6 else 32), family
-    )
-    prefix = cluster_rules.mac_prefix(params.mac_prefix or const.DEFAULT_MAC_PREFIX)
-    pool_size = (
-        const.MASTER_POOL_SIZE_DEFAULT
-        if params.candidate_pool_size is None
-        else params.candidate_pool_size
-    )
+    pool_size = _either(params.candidate_pool_size, const.MASTER_POOL_SIZE_DEFAULT)
     if pool_size < 1:
         raise _wrong(f"at least one master candidate is needed, not {pool_size}")
     key_type = params.ssh_key_type or const.SSH_KEY_TYPE_DEFAULT
@@ -130,36 +114,15 @@ def _build_cluster(
         raise _wrong(f"there is no SSH key type '{key_type}'")
     cluster_rules.check_state_names(params.hv_state, params.disk_state)
     return Cluster(
-        serial_no=1,
         rsahostkeypub=_host_key(),
-        highest_used_port=net.FIRST_PORT - 1,
-        tcpudp_port_pool=(),
-        mac_prefix=prefix,
-        volume_group_name=(params.vg_name or disk.DEFAULT_VG) if uses_lvm else "",
-        reserved_lvs=(),
+        mac_prefix=cluster_rules.mac_prefix(params.mac_prefix or const.DEFAULT_MAC_PREFIX),
         drbd_usermode_helper=params.drbd_helper,
         master_node=node_uuid,
-        master_ip=host.ip,
-        master_netdev=params.master_netdev or const.DEFAULT_MASTER_NETDEV,
-        master_netmask=netmask,
-        use_external_mip_script=params.use_external_mip_script,
-        cluster_name=host.name,
-        file_storage_dir=_directory(
-            params.file_storage_dir, disk.FILE, templates, paths.DEFAULT_FILE_STORAGE_DIR
-        ),
-        shared_file_storage_dir=_directory(
-            params.shared_file_storage_dir,
-            disk.SHARED_FILE,
-            templates,
-            paths.DEFAULT_SHARED_FILE_STORAGE_DIR,
-        ),
-        gluster_storage_dir=_directory(params.gluster_storage_dir, disk.GLUSTER, templates, ""),
+        **_master_address(params, host),
+        **_storage(params, templates),
         enabled_hypervisors=hypervisors,
         hvparams=_all_hvparams(params, hypervisors),
-        os_hvp={},
         beparams={"default": _beparams(params)},
-        osparams={},
-        osparams_private_cluster=ht.PrivateDict(),
         nicparams={"default": _nicparams(params)},
         ndparams={**node.ND_DEFAULTS, **hvparams.force_types(params.ndparams, node.ND_PARAM_TYPES)},
         diskparams=_diskparams(params),
@@ -170,32 +133,84 @@ def _build_cluster(
         uid_pool=cluster_rules.uid_ranges(params.uid_pool),
         default_iallocator=_default_iallocator(params.default_iallocator),
         default_iallocator_params=dict(params.default_iallocator_params),
-        hidden_os=(),
-        blacklisted_os=(),
-        primary_ip_family=family,
         prealloc_wipe_disks=params.prealloc_wipe_disks,
         hv_state_static=dict(params.hv_state),
         disk_state_static=dict(params.disk_state),
         ipolicy=_ipolicy(params, templates),
         enabled_disk_templates=templates,
-        candidate_certs={},
-        max_running_jobs=job.MAX_RUNNING_DEFAULT,
-        max_tracked_jobs=job.MAX_TRACKED_DEFAULT,
         install_image=cluster_rules.image(params.install_image, "install image"),
-        instance_communication_network="",
         zeroing_image=cluster_rules.image(params.zeroing_image, "zeroing image"),
         compression_tools=cluster_rules.compression_tools(
             _either(params.compression_tools, instance.COMPRESS_DEFAULT_TOOLS)
         ),
         enabled_user_shutdown=params.enabled_user_shutdown,
         rapi_require_authentication=params.rapi_require_authentication,
-        data_collectors=cluster_rules.data_collectors({}, None, None),
         ssh_key_type=key_type,
         ssh_key_bits=ssh_keys.key_bits(key_type, params.ssh_key_bits),
+        **_without_option(),
         ctime=stamp,
         mtime=stamp,
-        uuid=text.new_uuid(),
     )
+
+
+def _master_address(params: InitParams, host: hosts.Hostname) -> dict[str, Any]:
+    """Return the name and the address of the cluster, and how the master gets it."""
+    ipv6 = params.primary_ip_version == net.IP6_VERSION
+    family = net.IP6_FAMILY if ipv6 else net.IP4_FAMILY
+    return {
+        "cluster_name": host.name,
+        "master_ip": host.ip,
+        "master_netdev": params.master_netdev or const.DEFAULT_MASTER_NETDEV,
+        "master_netmask": cluster_rules.master_netmask(
+            _either(params.master_netmask, 128 if ipv6 else 32), family
+        ),
+        "primary_ip_family": family,
+        "use_external_mip_script": params.use_external_mip_script,
+    }
+
+
+def _storage(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
+    """Return the volume group and the directories of the disk templates."""
+    uses_lvm = bool(disk_templates.LVM_BASED & set(templates))
+    if params.vg_name and not uses_lvm:
+        raise _wrong(
+            f"volume group '{params.vg_name}' is given, but no disk template that uses LVM is"
+            " enabled"
+        )
+    return {
+        "volume_group_name": (params.vg_name or disk.DEFAULT_VG) if uses_lvm else "",
+        "file_storage_dir": _directory(
+            params.file_storage_dir, disk.FILE, templates, paths.DEFAULT_FILE_STORAGE_DIR
+        ),
+        "shared_file_storage_dir": _directory(
+            params.shared_file_storage_dir,
+            disk.SHARED_FILE,
+            templates,
+            paths.DEFAULT_SHARED_FILE_STORAGE_DIR,
+        ),
+        "gluster_storage_dir": _directory(params.gluster_storage_dir, disk.GLUSTER, templates, ""),
+    }
+
+
+def _without_option() -> dict[str, Any]:
+    """Return what no option sets: each new cluster has these values."""
+    return {
+        "serial_no": 1,
+        "uuid": text.new_uuid(),
+        "highest_used_port": net.FIRST_PORT - 1,
+        "tcpudp_port_pool": (),
+        "reserved_lvs": (),
+        "os_hvp": {},
+        "osparams": {},
+        "osparams_private_cluster": ht.PrivateDict(),
+        "hidden_os": (),
+        "blacklisted_os": (),
+        "candidate_certs": {},
+        "max_running_jobs": job.MAX_RUNNING_DEFAULT,
+        "max_tracked_jobs": job.MAX_TRACKED_DEFAULT,
+        "instance_communication_network": "",
+        "data_collectors": cluster_rules.data_collectors({}, None, None),
+    }
 
 
 def _either(given: T | None, usual: T) -> T:
