@@ -91,9 +91,7 @@ def modify_params(values: Values) -> dict[str, Any]:
     :raises OpPrereqError: an option contradicts another one, or contains an unknown name.
     :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
-    from ganeti.cli import node_params
     from ganeti.client.gnt_cluster import parameters
-    from ganeti.objects import disk_templates
 
     if values.defaults:
         from ganeti.client.gnt_cluster import defaults_option
@@ -117,54 +115,55 @@ def modify_params(values: Values) -> dict[str, Any]:
     )
     if values.reserved_lvs is not None:
         found["reserved_lvs"] = value_types.parse_list(values.reserved_lvs)
-    if values.auto_instance_failover is not None:
-        from ganeti.constants import instance_failover
-
-        found["auto_instance_failover"] = _yes_no_or_time(
-            "--auto-instance-failover", values.auto_instance_failover, instance_failover.DEFAULT_S
-        )
-    if values.node_watchdog is not None:
-        from ganeti.constants import node_watchdog
-
-        found["node_watchdog"] = _yes_no_or_time(
-            "--node-watchdog", values.node_watchdog, node_watchdog.DEFAULT_S
-        )
-    if values.auto_failover is not None:
-        from ganeti.constants import failover
-
-        found["auto_failover"] = _yes_no_or_time(
-            "--auto-failover", values.auto_failover, failover.DEFAULT_S
-        )
     if values.master_netmask is not None:
         found["master_netmask"] = parameters.netmask(values.master_netmask)
-    if values.hvparams or values.diskparams:
-        from ganeti.objects import hvparams
+    return {**found, **_automatic(values), **_parameter_groups(values), **_collectors(values)}
 
-        if values.hvparams:
-            types = {
-                name: {key: parameter.type for key, parameter in table.items()}
-                for name, table in hvparams.TABLES.items()
-            }
-            found["hvparams"] = parameters.typed_groups(values.hvparams, types, "hypervisor")
-        if values.diskparams:
-            found["diskparams"] = parameters.typed_groups(
-                values.diskparams,
-                dict.fromkeys(disk_templates.ALL, disk_templates.parameter_types()),
-                "disk template",
-            )
-    if values.beparams:
-        found["beparams"] = parameters.backend_params(values.beparams)
-    if values.nicparams:
-        found["nicparams"] = parameters.nic_params(values.nicparams)
-    if values.ndparams:
-        found["ndparams"] = node_params.node_params(values.ndparams)
-    if values.hv_state:
-        found["hv_state"] = node_params.hv_state(values.hv_state)
-    if values.disk_state:
-        found["disk_state"] = node_params.disk_state(values.disk_state)
+
+def _automatic(values: Values) -> dict[str, Any]:
+    """Return what the cluster does by itself, as the options say it."""
+    from ganeti.constants import failover, instance_failover, node_watchdog
+
+    found: dict[str, Any] = {
+        name: _yes_no_or_time(f"--{name.replace('_', '-')}", values.get(name), default_s)
+        for name, default_s in (
+            ("auto_instance_failover", instance_failover.DEFAULT_S),
+            ("node_watchdog", node_watchdog.DEFAULT_S),
+            ("auto_failover", failover.DEFAULT_S),
+        )
+        if values.get(name) is not None
+    }
+    if values.auto_balance is not None:
+        found["auto_balance"] = _auto_balance(values.auto_balance)
+    return found
+
+
+def _parameter_groups(values: Values) -> dict[str, Any]:
+    """Return the given parameters of hypervisors, disks, network interfaces, nodes and policies."""
+    from ganeti.cli import node_params
+    from ganeti.client.gnt_cluster import parameters
+
+    found: dict[str, Any] = {}
+    for name, read in (
+        ("hvparams", parameters.hypervisor_params),
+        ("diskparams", parameters.disk_params),
+        ("beparams", parameters.backend_params),
+        ("nicparams", parameters.nic_params),
+        ("ndparams", node_params.node_params),
+        ("hv_state", node_params.hv_state),
+        ("disk_state", node_params.disk_state),
+    ):
+        if values.get(name):
+            found[name] = read(values.get(name))
     policy = {**parameters.policy(values), **_default_ratios(values)}
     if policy:
         found["ipolicy"] = policy
+    return found
+
+
+def _collectors(values: Values) -> dict[str, Any]:
+    """Return the given settings of the data collectors."""
+    found: dict[str, Any] = {}
     if values.enabled_data_collectors:
         found["enabled_data_collectors"] = {
             name: _switch(name, value) for name, value in values.enabled_data_collectors.items()
@@ -174,8 +173,6 @@ def modify_params(values: Values) -> dict[str, Any]:
             name: _microseconds(name, value)
             for name, value in values.data_collector_interval.items()
         }
-    if values.auto_balance is not None:
-        found["auto_balance"] = _auto_balance(values.auto_balance)
     return found
 
 

@@ -44,7 +44,6 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
     """
     from ganeti.bootstrap import InitParams
     from ganeti.cli import node_params
-    from ganeti.objects import disk_templates, hvparams
 
     if values.defaults:
         from ganeti.client.gnt_cluster import defaults_option
@@ -56,10 +55,6 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
             f"--primary-ip-version: '{values.primary_ip_version}' is neither 4 nor 6",
             errors.ECODE_INVAL,
         )
-    hv_types = {
-        name: {key: parameter.type for key, parameter in table.items()}
-        for name, table in hvparams.TABLES.items()
-    }
     return InitParams(
         cluster_name=cluster_name,
         secondary_ip=values.secondary_ip,
@@ -72,15 +67,11 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
         drbd_helper=values.drbd_helper,
         enabled_hypervisors=names(values.enabled_hypervisors),
         enabled_disk_templates=names(values.enabled_disk_templates),
-        hvparams=_with_pool(values, typed_groups(values.hvparams, hv_types, "hypervisor")),
+        hvparams=_with_pool(values, hypervisor_params(values.hvparams)),
         beparams=backend_params(values.beparams),
         nicparams=nic_params(values.nicparams),
         ndparams=node_params.node_params(values.ndparams),
-        diskparams=typed_groups(
-            values.diskparams,
-            dict.fromkeys(disk_templates.ALL, disk_templates.parameter_types()),
-            "disk template",
-        ),
+        diskparams=disk_params(values.diskparams),
         ipolicy=policy(values),
         hv_state=node_params.hv_state(values.hv_state),
         disk_state=node_params.disk_state(values.disk_state),
@@ -135,7 +126,26 @@ def names(text: str | None) -> list[str] | None:
     return None if text is None else [name for name in text.split(",") if name]
 
 
-def typed_groups(
+def hypervisor_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the parameters of hypervisors in their types."""
+    from ganeti.objects import hvparams
+
+    types = {
+        name: {key: parameter.type for key, parameter in table.items()}
+        for name, table in hvparams.TABLES.items()
+    }
+    return _typed_groups(given, types, "hypervisor")
+
+
+def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the parameters of disk templates in their types."""
+    from ganeti.objects import disk_templates
+
+    types = dict.fromkeys(disk_templates.ALL, disk_templates.parameter_types())
+    return _typed_groups(given, types, "disk template")
+
+
+def _typed_groups(
     given: Sequence[tuple[str, Any]], types: dict[str, dict[str, str]], what: str
 ) -> dict[str, dict[str, Any]]:
     """Turn options such as ``kvm:a=b`` into typed parameters by group (here ``kvm``).
