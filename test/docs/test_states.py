@@ -10,7 +10,8 @@ import pytest
 
 from ganeti.config.transaction import Transaction
 from ganeti.jobexec import place
-from ganeti.jqueue import job
+from ganeti.jqueue import job, replication
+from ganeti.replication import peer
 
 PAGE = Path(__file__).resolve().parents[2] / "doc/states.rst"
 _ROW = re.compile(r"^``([a-z]+)`` +(nothing|``.*``)$", re.MULTILINE)
@@ -25,7 +26,12 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize(
     ("title", "moves"),
-    [("An opcode, and its job", job.LEGAL_MOVES), ("The process of a job", place._MOVES)],
+    [
+        ("An opcode, and its job", job.LEGAL_MOVES),
+        ("The process of a job", place._MOVES),
+        ("The copy of a candidate", peer.MOVES),
+        ("The delivery to a candidate", replication.PHASES),
+    ],
 )
 def test_the_moves_are_those_of_the_code(title: str, moves: Mapping[str, Collection[str]]) -> None:
     found = {

@@ -76,7 +76,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hypervisor": (("base", "console_log"), ("net",), ("fake", "kvm")),
     "jqueue": (
-        ("job", "dependencies", "filters", "worker", "rate_meter", "catch_up"),
+        ("job", "dependencies", "filters", "worker", "rate_meter", "catch_up", "outbox"),
         ("commit", "subscriptions", "explain", "table"),
         ("replication",),
         ("publisher",),

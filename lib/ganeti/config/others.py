@@ -38,7 +38,7 @@ from ganeti.config.text import Pieces
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
 from ganeti.replication.majority import Tally
-from ganeti.replication.peer import CopyEvent, CopyState, Peer
+from ganeti.replication.peer import CopyState, Peer
 from ganeti.replication.quorum import CommitQuorum, Record, online_candidates
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class _LaggingNode(Peer):
     def miss(self, what: str) -> None:
         """Note that the node does not have the present state of something."""
         self.lacks.add(what)
-        self.note(CopyEvent.MISSED)
+        self.missed()
 
 
 class OtherNodes:
@@ -244,7 +244,7 @@ class OtherNodes:
             for failure in failures:
                 node = self._lagging_node(failure.node_uuid)
                 node.miss(SSCONF)
-                node.note(CopyEvent.FAILED)
+                node.failed()
             self._start_catching_up()
         return True
 
@@ -513,7 +513,7 @@ class OtherNodes:
         """Forget the nodes which lack nothing any more."""
         for uuid, node in list(self._lagging.items()):
             if not node.lacks:
-                node.note(CopyEvent.CAUGHT_UP)
+                node.caught_up()
                 del self._lagging[uuid]
 
     def _lagging_node(self, uuid: str) -> _LaggingNode:
@@ -547,7 +547,10 @@ class OtherNodes:
         for uuid in {*asked, *failed}:
             node = self._lagging.get(uuid)
             if node is not None:
-                node.note(CopyEvent.FAILED if uuid in failed else CopyEvent.ANSWERED)
+                if uuid in failed:
+                    node.failed()
+                else:
+                    node.answered()
 
     def _start_catching_up(self) -> None:
         if self._lagging and self._catch_up_s is not None and self._catching_up is None:

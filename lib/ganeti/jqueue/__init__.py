@@ -8,6 +8,7 @@ The modules, from the bottom:
 :mod:`.filters`        which jobs the filter rules reject or keep back
 :mod:`.worker`         the pool of threads which execute jobs
 :mod:`.commit`         writes changes of jobs, many jobs at a time
+:mod:`.outbox`         what a candidate lacks, cut into messages
 :mod:`.replication`    sends the queue to the other master candidates
 :mod:`.catch_up`       compares the copy of a candidate with the queue of this node
 :mod:`.subscriptions`  clients which wait for a change of a job

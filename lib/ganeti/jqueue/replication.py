@@ -23,21 +23,23 @@ candidate nor a daemon that has just started knows what is missing.
 
 from __future__ import annotations
 
-import collections
+import enum
 import functools
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from ganeti import errors, ht
 from ganeti.jobstore.files import SERIAL
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up
 from ganeti.jqueue.commit import Delivered
+from ganeti.jqueue.outbox import Outbox, QueueMessage
 from ganeti.replication.majority import Tally, majority
-from ganeti.replication.peer import CopyEvent, CopyState, Peer
+from ganeti.replication.peer import CopyState, Peer
+from ganeti.utils import states
 
 _log = logging.getLogger(__name__)
 
@@ -54,12 +56,6 @@ RETRY_S = 2.0
 # held back as long as the one before took: fewer, larger messages cost both sides less.
 GATHER_S = 0.004
 GATHER_BUSY_S = 0.02
-# Size of a message in bytes. A node daemon takes requests of 10 MiB, and JSON needs more space than
-# the content of the files.
-MESSAGE_BYTES = 4 << 20
-# Number of files in a portion. Files that a candidate lacks are sent in portions, together with the
-# changes of that time.
-_BACKLOG_FILES = 500
 
 
 class Transport(Protocol):
@@ -293,7 +289,7 @@ class Replicator:
             lagging = []
             for peer in self._peers.values():
                 if not peer.lags and peer.done < number:
-                    peer.note(CopyEvent.MISSED)
+                    peer.missed()
                     _log.info("job queue: candidate %s is slow, not waiting for it", peer.uuid)
                 if peer.state in (CopyState.LAGGING, CopyState.UNRESPONSIVE):
                     lagging.append(peer.uuid)
@@ -349,6 +345,30 @@ def _send_flag(
         drained = not drained
 
 
+class DeliveryPhase(enum.StrEnum):
+    """What the thread of a candidate does (``doc/states.rst``)."""
+
+    #: The candidate may lack anything; its copy is compared next.
+    UNKNOWN = "unknown"
+    #: Its copy is being compared.
+    COMPARING = "comparing"
+    #: What it lacks is known; that is sent next, if there is something.
+    KNOWN = "known"
+    #: A message to it is under way.
+    SENDING = "sending"
+    #: The thread ends, after the message that is under way.
+    STOPPED = "stopped"
+
+
+PHASES: Final = {
+    DeliveryPhase.UNKNOWN: (DeliveryPhase.COMPARING, DeliveryPhase.STOPPED),
+    DeliveryPhase.COMPARING: (DeliveryPhase.KNOWN, DeliveryPhase.UNKNOWN, DeliveryPhase.STOPPED),
+    DeliveryPhase.KNOWN: (DeliveryPhase.SENDING, DeliveryPhase.UNKNOWN, DeliveryPhase.STOPPED),
+    DeliveryPhase.SENDING: (DeliveryPhase.KNOWN, DeliveryPhase.UNKNOWN, DeliveryPhase.STOPPED),
+    DeliveryPhase.STOPPED: (),
+}
+
+
 class _Peer(Peer):
     """One candidate. Everything is guarded by the replicator's condition.
 
@@ -376,102 +396,85 @@ class _Peer(Peer):
         self._here = here
         self._wait_s = wait_s
         self._retry_s = retry_s
-        # Time since which it may lack more than the files below; None after a comparison.
-        self._unknown_since: float | None = time.monotonic()
-        # Names of files that it lacks; each is read just before it is sent.
-        self._backlog: collections.deque[str] = collections.deque()
-        self._files: dict[str, str] = {}
-        self._archived: list[int] = []
-        self._number = 0
-        self._busy = False
-        # Whether everything to be sent belongs to jobs that have ended.
-        self._ended = True
+        self._phase = DeliveryPhase.UNKNOWN
+        # Time since which it may lack more than what is in the outbox, until the next comparison.
+        self._unknown_since = time.monotonic()
+        self._outbox = Outbox()
         self._took_s = 0.0
-        self._stopping = False
         self.thread = threading.Thread(target=self._run, name=f"jq-peer-{uuid[:8]}", daemon=True)
 
     @property
     def idle(self) -> bool:
         """True if the candidate has everything."""
-        return not (
-            self._busy
-            or self._unknown_since is not None
-            or self._backlog
-            or self._files
-            or self._archived
-        )
+        return self._phase in (DeliveryPhase.KNOWN, DeliveryPhase.STOPPED) and self._outbox.empty
+
+    @property
+    def _stopped(self) -> bool:
+        return self._phase is DeliveryPhase.STOPPED
 
     def add(
         self, files: dict[str, str], archived: Sequence[int], number: int, *, ended: bool
     ) -> None:
         """Take the content of a commit to be sent."""
-        self._ended = self._ended and ended
-        self._files.update(files)
-        self._archived.extend(archived)
-        self._number = number
+        self._outbox.add(files, archived, number, ended=ended)
         self._progress.notify_all()
 
     def compare(self) -> None:
         """Compare its copy with the queue, as if the candidate had just come back."""
-        self._unknown_since = time.monotonic()
-        self._progress.notify_all()
+        if self._phase is not DeliveryPhase.COMPARING:
+            self._unknown_since = time.monotonic()
+            self._enter(DeliveryPhase.UNKNOWN)
+            self._progress.notify_all()
 
     def stop(self) -> None:
         """End the thread after the message that is under way."""
-        self._stopping = True
+        self._enter(DeliveryPhase.STOPPED)
         self._progress.notify_all()
+
+    def _enter(self, phase: DeliveryPhase) -> None:
+        """Go over to a phase. A thread which was stopped does not go on."""
+        if self._phase not in (phase, DeliveryPhase.STOPPED):
+            what = f"the delivery to candidate {self.uuid}"
+            self._phase = states.moved(PHASES, self._phase, phase, what)
 
     def _run(self) -> None:
         while True:
             with self._progress:
                 busy = not self.idle
-                self._progress.wait_for(lambda: self._stopping or not self.idle)
-                if self._stopping:
+                self._progress.wait_for(lambda: self._stopped or not self.idle)
+                if self._stopped:
                     return
+                unknown = self._phase is DeliveryPhase.UNKNOWN
+                self._enter(DeliveryPhase.COMPARING if unknown else DeliveryPhase.SENDING)
                 since = self._unknown_since
-            if since is not None:
+            if unknown:
                 error = self._compare(since)
             else:
                 self._hold_back(busy)
                 error = self._send_next()
             if error is not None:
                 with self._progress:
-                    self._progress.wait_for(lambda: self._stopping, self._retry_s)
+                    self._progress.wait_for(lambda: self._stopped, self._retry_s)
 
     # -- comparison ------------------------------------------------------------------------------
 
     def _compare(self, since: float) -> errors.GenericError | None:
         """Find the files which the candidate lacks besides those to be sent already."""
-        with self._progress:
-            self._busy = True
         try:
-            plan = catch_up.plan(
-                self.uuid,
-                self._here,
-                since,
-                self._ask,
-            )
+            plan = catch_up.plan(self.uuid, self._here, since, self._ask)
             if plan.purge:
                 self._transport.purge(self.uuid)
             if plan.drained is not None:
                 _send_flag(self._transport, self._here, [self.uuid], plan.drained)
         except errors.GenericError as err:
             with self._progress:
-                self._busy = False
                 self._failed(err)
             return err
         with self._progress:
-            self._busy = False
-            self._unknown_since = None
-            # Files that changed meanwhile are to be sent already, in their newest form.
-            self._backlog = collections.deque(
-                name for name in plan.names if name not in self._files
-            )
-            # These come first: a node takes no changes to a copy which it does not have.
-            self._files = {**plan.first, **self._files}
-            self._archived = plan.moved + self._archived
+            self._enter(DeliveryPhase.KNOWN)
+            self._outbox.add_lacking(plan.first, plan.names, plan.moved)
             if self.idle:
-                self._delivered(self._number, 0.0)
+                self._delivered(self._outbox.number, 0.0)
         return None
 
     def _ask(self, parts: Sequence[int]) -> Inventory:
@@ -499,86 +502,40 @@ class _Peer(Peer):
         """
         if busy:
             time.sleep(max(GATHER_S, min(self._took_s, GATHER_BUSY_S)))
-        elif not self._ended:
+        elif not self._outbox.ended:
             time.sleep(GATHER_S)
 
     def _send_next(self) -> errors.GenericError | None:
         with self._progress:
-            files, size = self._take_files()
-            names = self._take_backlog() if size < MESSAGE_BYTES and not self._files else []
-            archived, number = self._take_rest(names)
-            self._ended = not self._files
-            self._busy = True
+            message = self._outbox.take()
         begun = time.monotonic()
-        left: list[str] = []
         try:
-            left = self._read(names, files, size)
-            if files:
-                self._transport.update(self.uuid, files)
-                if SERIAL in files:
-                    self._has_serial(files[SERIAL])
-            if archived and not left:
-                self._transport.archive(self.uuid, archived)
+            self._send(message)
         except errors.GenericError as err:
             with self._progress:
-                self._busy = False
-                self._files = {**files, **self._files}
-                self._archived = archived + self._archived
+                self._outbox.put_back(message)
                 self._failed(err)
             return err
         with self._progress:
-            self._busy = False
-            if left:
-                self._backlog.extendleft(reversed(left))
-                self._archived = archived + self._archived
+            if self._phase is DeliveryPhase.SENDING:
+                self._enter(DeliveryPhase.KNOWN)
+            number = message.number
+            if message.names:
+                self._outbox.put_back_rest(message)
                 number = None
             self._took_s = time.monotonic() - begun
             self._delivered(number, self._took_s)
         return None
 
-    def _take_files(self) -> tuple[dict[str, str], int]:
-        """Take as many changed files as fit into a message; return them and their size in bytes."""
-        files: dict[str, str] = {}
-        size = 0
-        for name, text in self._files.items():
-            if files and size + len(text) > MESSAGE_BYTES:
-                break
-            files[name] = text
-            size += len(text)
-        if len(files) == len(self._files):
-            self._files = {}
-        else:
-            for name in files:
-                del self._files[name]
-        return files, size
-
-    def _take_backlog(self) -> list[str]:
-        return [self._backlog.popleft() for _ in range(min(len(self._backlog), _BACKLOG_FILES))]
-
-    def _take_rest(self, names: Sequence[str]) -> tuple[list[int], int | None]:
-        """Take the ids to be archived and the number of the last commit, with the last message.
-
-        Earlier messages have neither, because jobs are archived after all files are sent.
-        """
-        if self._files or self._backlog:
-            return [], None
-        archived, self._archived = self._archived, []
-        return archived, self._number
-
-    def _read(self, names: Sequence[str], files: dict[str, str], size: int) -> list[str]:
-        """Add files that the candidate lacks to a message; return the names which do not fit.
-
-        Content that is read now is at least as new as every change before.
-        """
-        for place, name in enumerate(names):
-            text = self._here.read(name)
-            if text is None:
-                continue
-            if files and size + len(text) > MESSAGE_BYTES:
-                return list(names[place:])
-            files[name] = text
-            size += len(text)
-        return []
+    def _send(self, message: QueueMessage) -> None:
+        if message.names:
+            message.read(self._here.read)
+        if message.files:
+            self._transport.update(self.uuid, message.files)
+            if SERIAL in message.files:
+                self._has_serial(message.files[SERIAL])
+        if message.archived and not message.names:
+            self._transport.archive(self.uuid, message.archived)
 
     def _delivered(self, number: int | None, took_s: float) -> None:
         if number is not None:
@@ -587,16 +544,17 @@ class _Peer(Peer):
             if took_s < self._wait_s / 2 or self.idle:
                 if not self.responds:
                     _log.info("job queue: candidate %s is up to date again", self.uuid)
-                self.note(CopyEvent.CAUGHT_UP)
+                self.caught_up()
             else:
-                self.note(CopyEvent.ANSWERED)
+                self.answered()
         self._progress.notify_all()
 
     def _failed(self, error: errors.GenericError) -> None:
         # The node may have been reinstalled when it comes back.
         self._unknown_since = time.monotonic()
-        self._backlog.clear()
+        self._enter(DeliveryPhase.UNKNOWN)
+        self._outbox.forget_backlog()
         if self.responds:
             _log.info("job queue: candidate %s was not updated: %s", self.uuid, error)
-        self.note(CopyEvent.FAILED)
+        self.failed()
         self._progress.notify_all()

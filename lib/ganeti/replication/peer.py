@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from ganeti.utils import states
 
-class CopyState(enum.Enum):
+
+class CopyState(enum.StrEnum):
     """How far commits can rely on the copy of a node; ``doc/states.rst`` has a drawing."""
 
     #: It has never been up to date; what it lacks is on its way.
@@ -21,46 +23,12 @@ class CopyState(enum.Enum):
     UNRESPONSIVE = "unresponsive"
 
 
-class CopyEvent(enum.Enum):
-    """What moves the copy of a node from one state to another."""
-
-    CAUGHT_UP = "it has everything"
-    ANSWERED = "it took a message, and may still lack something"
-    MISSED = "a commit did not wait for it, or was not sent to it"
-    FAILED = "a message to it failed"
-
-
 MOVES: Final = {
-    CopyState.NEW: {
-        CopyEvent.CAUGHT_UP: CopyState.CURRENT,
-        CopyEvent.ANSWERED: CopyState.NEW,
-        CopyEvent.MISSED: CopyState.NEW,
-        CopyEvent.FAILED: CopyState.ABSENT,
-    },
-    CopyState.ABSENT: {
-        CopyEvent.CAUGHT_UP: CopyState.CURRENT,
-        CopyEvent.ANSWERED: CopyState.NEW,
-        CopyEvent.MISSED: CopyState.ABSENT,
-        CopyEvent.FAILED: CopyState.ABSENT,
-    },
-    CopyState.CURRENT: {
-        CopyEvent.CAUGHT_UP: CopyState.CURRENT,
-        CopyEvent.ANSWERED: CopyState.CURRENT,
-        CopyEvent.MISSED: CopyState.LAGGING,
-        CopyEvent.FAILED: CopyState.UNRESPONSIVE,
-    },
-    CopyState.LAGGING: {
-        CopyEvent.CAUGHT_UP: CopyState.CURRENT,
-        CopyEvent.ANSWERED: CopyState.LAGGING,
-        CopyEvent.MISSED: CopyState.LAGGING,
-        CopyEvent.FAILED: CopyState.UNRESPONSIVE,
-    },
-    CopyState.UNRESPONSIVE: {
-        CopyEvent.CAUGHT_UP: CopyState.CURRENT,
-        CopyEvent.ANSWERED: CopyState.LAGGING,
-        CopyEvent.MISSED: CopyState.UNRESPONSIVE,
-        CopyEvent.FAILED: CopyState.UNRESPONSIVE,
-    },
+    CopyState.NEW: (CopyState.CURRENT, CopyState.ABSENT),
+    CopyState.ABSENT: (CopyState.NEW, CopyState.CURRENT),
+    CopyState.CURRENT: (CopyState.LAGGING, CopyState.UNRESPONSIVE),
+    CopyState.LAGGING: (CopyState.CURRENT, CopyState.UNRESPONSIVE),
+    CopyState.UNRESPONSIVE: (CopyState.LAGGING, CopyState.CURRENT),
 }
 
 
@@ -68,27 +36,45 @@ class Peer:
     """A node with a copy. Not thread-safe: its owner has the lock.
 
     :ivar uuid: UUID of the node.
+    :ivar state: the state of the copy; :meth:`_move` changes it.
     """
 
     def __init__(self, uuid: str, state: CopyState) -> None:
         self.uuid = uuid
-        self._state = state
-
-    @property
-    def state(self) -> CopyState:
-        """The state of the copy; :meth:`note` alone changes it."""
-        return self._state
+        self.state = state
 
     @property
     def lags(self) -> bool:
         """No commit waits for the node."""
-        return self._state is not CopyState.CURRENT
+        return self.state is not CopyState.CURRENT
 
     @property
     def responds(self) -> bool:
         """The last message to the node did not fail."""
-        return self._state not in (CopyState.ABSENT, CopyState.UNRESPONSIVE)
+        return self.state not in (CopyState.ABSENT, CopyState.UNRESPONSIVE)
 
-    def note(self, event: CopyEvent) -> None:
-        """Move to the state which follows an event."""
-        self._state = MOVES[self._state][event]
+    @property
+    def _was_current(self) -> bool:
+        return self.state not in (CopyState.NEW, CopyState.ABSENT)
+
+    def caught_up(self) -> None:
+        """Note that the node has everything."""
+        self._move(CopyState.CURRENT)
+
+    def answered(self) -> None:
+        """Note that the node took a message; it may still lack something."""
+        if not self.responds:
+            self._move(CopyState.LAGGING if self._was_current else CopyState.NEW)
+
+    def missed(self) -> None:
+        """Note that a commit did not wait for the node, or was not sent to it."""
+        if self.state is CopyState.CURRENT:
+            self._move(CopyState.LAGGING)
+
+    def failed(self) -> None:
+        """Note that a message to the node failed."""
+        self._move(CopyState.UNRESPONSIVE if self._was_current else CopyState.ABSENT)
+
+    def _move(self, state: CopyState) -> None:
+        if state is not self.state:
+            self.state = states.moved(MOVES, self.state, state, f"the copy of node {self.uuid}")

@@ -10,9 +10,9 @@ import pytest
 
 from ganeti import errors
 from ganeti.jobstore.inventory import Inventory
-from ganeti.jqueue import catch_up, replication
+from ganeti.jqueue import catch_up, outbox, replication
 from ganeti.jqueue.catch_up import CatchUpPlan
-from ganeti.replication.peer import CopyEvent, CopyState
+from ganeti.replication.peer import CopyState
 
 PATIENCE_S = 60.0
 
@@ -206,7 +206,7 @@ def test_a_new_candidate_gets_what_it_lacks_in_order(lab: Lab) -> None:
 def test_messages_have_a_limit_and_the_rest_follows(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication, "MESSAGE_BYTES", 100)
+    monkeypatch.setattr(outbox, "MESSAGE_BYTES", 100)
     names = [f"job-{number}" for number in range(1, 8)]
     lab.here.files.update({name: f"old {name} " + "x" * 50 for name in names})
     lab.plans = [CatchUpPlan(False, {}, list(names), [7], None)]
@@ -231,7 +231,7 @@ def test_messages_have_a_limit_and_the_rest_follows(
 def test_a_commit_is_complete_with_its_last_message(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication, "MESSAGE_BYTES", 100)
+    monkeypatch.setattr(outbox, "MESSAGE_BYTES", 100)
     lab.start()
     wait = lab.replicator.send({f"job-{number}": "x" * 60 for number in range(5)}, [])
     assert not wait().alone
@@ -382,11 +382,11 @@ def test_a_candidate_which_needs_long_lags_until_it_has_everything(lab: Lab) -> 
     lab.start()
     peer = lab.replicator._peers["one"]
     with lab.replicator.progress:
-        peer.note(CopyEvent.MISSED)
-        peer._backlog.append("job-9")
+        peer.missed()
+        peer._outbox.add_lacking({}, ["job-9"], [])
         peer._delivered(1, lab.replicator._wait_s)
         with_rest = peer.lags
-        peer._backlog.clear()
+        peer._outbox.forget_backlog()
         peer._delivered(2, lab.replicator._wait_s)
         with_everything = peer.lags
     assert (with_rest, with_everything) == (True, False)

@@ -13,7 +13,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.jobstore import inventory
-from ganeti.jqueue import replication
+from ganeti.jqueue import outbox
 from ganeti.jqueue.restore import Restorer
 
 from . import load
@@ -124,7 +124,7 @@ def test_nothing_is_sent_to_one_that_has_everything(tmp_path: Path, away: Away) 
 
 def test_it_lost_its_copy(tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new disk: everything is sent, in portions, beside what changes meanwhile."""
-    monkeypatch.setattr(replication, "MESSAGE_BYTES", 3000)
+    monkeypatch.setattr(outbox, "MESSAGE_BYTES", 3000)
     run = started(tmp_path, away)
     ids = some_jobs(run, 30)
     for job_id in ids[:10]:

@@ -10,7 +10,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.jobstore.inventory import Inventory
-from ganeti.jqueue import catch_up, replication
+from ganeti.jqueue import catch_up, outbox, replication
 from ganeti.jqueue.catch_up import CatchUpPlan
 
 
@@ -144,7 +144,7 @@ def test_a_copy_which_was_lost_gets_its_version_before_all_changes(
     monkeypatch.setattr(candidate, "update", update)
     monkeypatch.setattr(catch_up, "plan", lambda *_args: next(plans, anew))
     # Each file gets a message of its own.
-    monkeypatch.setattr(replication, "MESSAGE_BYTES", 1)
+    monkeypatch.setattr(outbox, "MESSAGE_BYTES", 1)
     made = replication.Replicator(candidate, None, retry_s=0.0)  # type: ignore[arg-type]
     made.start()
     with made.progress:
