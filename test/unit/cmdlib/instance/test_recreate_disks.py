@@ -289,15 +289,15 @@ def test_new_devices_which_cannot_be_removed_stay_recorded(tmp_path: Path) -> No
 def test_a_new_name_stays_in_the_same_place(
     template: str, logical_id: tuple[Any, ...], expected: tuple[str, str]
 ) -> None:
-    config: Any = FakeConfig(cluster_of(2))
+    config: Any = FakeConfig(cluster_of(2)).reserving_for("job")
     nodes = (uuid_of("node1"),) if template in ("plain", "file") else ()
     params = {"pool": "p"} if template == "rbd" else None
     disk = Disk(
         dev_type=template, logical_id=logical_id, size=5, uuid="u", nodes=nodes, params=params
     )
-    new = specs.renewed(config, "job", disk, 3, ())
+    new = specs.renewed(config, disk, 3, ())
     assert new == dataclasses.replace(disk, logical_id=new.logical_id)
     assert new.logical_id[0] == expected[0] and new.logical_id != logical_id
     assert expected[1] in new.logical_id[1] and "old" not in new.logical_id[1]
-    elsewhere = specs.renewed(config, "job", disk, 3, (uuid_of("node2"),))
+    elsewhere = specs.renewed(config, disk, 3, (uuid_of("node2"),))
     assert elsewhere.nodes == ((uuid_of("node2"),) if nodes else ())
