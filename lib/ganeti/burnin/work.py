@@ -157,7 +157,7 @@ def _specification(run: Run, name: str) -> dict[str, Any]:
         "start": True,
         **(
             {"file_driver": disk.FILE_DRIVER_LOOP}
-            if options.template in (disk.FILE, disk.SHARED_FILE)
+            if options.template in disk_templates.INSTANCE_DEPENDENT_PATH
             else {}
         ),
     }

@@ -43,9 +43,6 @@ from ganeti.platform import paths
 from ganeti.wire.calls import BLOCKDEV_FIND_MULTI, BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
 from ganeti.wire.calls import backup as calls
 
-#: Disk templates with snapshots: of the disk, or of its data volume.
-_SNAPSHOTS = (disk_c.PLAIN, disk_c.DRBD8)
-
 
 @dataclass(frozen=True, slots=True)
 class RemoteTarget:
@@ -160,7 +157,9 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         )
         disks = self.config.instance_disks(instance)
         self._require_complete_replicas(instance, source, disks)
-        slow = sorted({disk.dev_type for disk in disks if disk.dev_type not in _SNAPSHOTS})
+        slow = sorted(
+            {disk.dev_type for disk in disks if disk.dev_type not in disk_templates.LVM_BASED}
+        )
         # The instance stays down anyway when it is moved to another cluster or removed.
         moves = self.op.mode == EXPORT_REMOTE or self.op.remove_instance
         if running and slow and not self.op.long_sleep and not moves:
@@ -308,7 +307,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         disks = sizes.real(self.rpc, plan.instance, self.config.instance_disks(plan.instance))
         for disk in disks:
             snapshot = None
-            if disk.dev_type in _SNAPSHOTS:
+            if disk.dev_type in disk_templates.LVM_BASED:
                 self.feedback(f"Creating a snapshot of {disk.iv_name} on {plan.source.name}")
                 snapshot = self._snapshot(plan, disk)
                 snapshots.append(snapshot)

@@ -38,7 +38,7 @@ from ganeti.constants.net import (
 )
 from ganeti.locking import Level
 from ganeti.objects import Cluster, Instance, Node, fill, hvparams, hypervisors
-from ganeti.objects.disk_templates import INT_MIRRORED
+from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH, INT_MIRRORED
 from ganeti.opcodes.instance import OpInstanceSetParams
 from ganeti.wire.calls import INSTANCE_BALLOON_MEMORY, INSTANCE_LIMIT_PROCESSORS
 
@@ -428,7 +428,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
 
     def _directory(self, plan: ModifyPlan) -> str | None:
         assert plan.disks is not None
-        if plan.disks.template not in disk_work.IN_OWN_DIRECTORY:
+        if plan.disks.template not in INSTANCE_DEPENDENT_PATH:
             return None
         return specs.file_directory(
             self.config, plan.disks.template, self.op.file_storage_dir, plan.instance.name

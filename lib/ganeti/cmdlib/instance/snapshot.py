@@ -21,9 +21,9 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance, Node
+from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.objects import snapshots as naming
-from ganeti.objects.disk_templates import INT_MIRRORED, LVM_BASED
+from ganeti.objects.disk_templates import FOREIGN_SNAPSHOTS, INT_MIRRORED, LVM_BASED
 from ganeti.opcodes.instance import OpInstanceSnapshot
 from ganeti.utils import clock
 from ganeti.utils.undo import UndoStack
@@ -130,9 +130,10 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
 
     def _require_kind(self, instance: Instance, index: int, disk: Disk, node: Node) -> None:
         what = f"disk {index} of instance {instance.name} has template {disk.dev_type}"
-        if disk.dev_type in snapshots.REFUSED:
+        advice = disk_templates.of(disk.dev_type).snapshot_advice
+        if advice:
             raise errors.OpPrereqError(
-                f"{what}, of which no snapshots can be made: {snapshots.REFUSED[disk.dev_type]}",
+                f"{what}, of which no snapshots can be made: {advice}",
                 errors.ECODE_STATE,
             )
         if disk.dev_type in LVM_BASED and disk_work.exclusive_storage(self.config, node.uuid):
@@ -211,13 +212,13 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             [
                 (naming.as_disk(disk, plan.name), node.uuid)
                 for _index, disk in plan.disks
-                if disk.dev_type not in snapshots.CREATE_ONLY
+                if disk.dev_type not in FOREIGN_SNAPSHOTS
             ],
         )
         with UndoStack(self.warn, hint=hint) as undo:
             for index, disk in plan.disks:
                 self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
-                if disk.dev_type in snapshots.CREATE_ONLY:
+                if disk.dev_type in FOREIGN_SNAPSHOTS:
                     self.warn(
                         f"snapshot {naming.volume_name(disk.stored_name, plan.name)} of"
                         f" disk {index} belongs to its storage provider from now on",
@@ -236,11 +237,11 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             size_mib=naming.volume_size_mib(disk.size),
             at_rest=plan.stop or not plan.running,
         )
-        if disk.dev_type in snapshots.CREATE_ONLY and not instance.disks_active:
+        if disk.dev_type in FOREIGN_SNAPSHOTS and not instance.disks_active:
             # The call has attached the disk on the node.
             self.rpc.call(BLOCKDEV_SHUTDOWN, plan.node.uuid, disk=(disk, instance))
         made = answer.failure is None or ownership.may_be_made(answer.failure)
-        if made and disk.dev_type not in snapshots.CREATE_ONLY:
+        if made and disk.dev_type not in FOREIGN_SNAPSHOTS:
             undo.add(
                 f"snapshot {plan.name} of disk {index} on node {node.name}",
                 self._remove,

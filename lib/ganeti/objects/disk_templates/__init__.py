@@ -127,6 +127,10 @@ MAY_ADOPT = Templates(lambda one: one.adoption != "never")
 MUST_ADOPT = Templates(lambda one: one.adoption == "must")
 HAVE_ACCESS = Templates(lambda one: "access" in one.parameters)
 SNAPSHOT_CAPABLE = Templates(lambda one: one.can_snapshot)
+MANAGED_SNAPSHOTS = Templates(lambda one: one.manages_snapshots)
+#: A script of the storage provider takes snapshots; only the provider knows them afterwards.
+FOREIGN_SNAPSHOTS = Templates(lambda one: one.can_snapshot and not one.manages_snapshots)
+MEASURABLE = Templates(lambda one: one.can_measure)
 #: New storage may hold data of former owners.
 WIPED = Templates(lambda one: one.may_hold_old_data)
 #: The paths of the disks contain the name of the instance.

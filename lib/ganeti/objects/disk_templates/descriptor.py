@@ -95,7 +95,14 @@ class DiskTemplateDescriptor:
     can_grow: bool = False
     #: Whether the content of a disk can be copied to another node for a move.
     can_copy: bool = False
+    #: Whether the storage makes snapshots; of a mirrored disk, its data volume.
     can_snapshot: bool = False
+    #: Whether users' snapshots are listed, restored and removed by us, not by a storage provider.
+    manages_snapshots: bool = False
+    #: What a user can do instead, when no snapshots are made for users.
+    snapshot_advice: str = ""
+    #: Whether the size which a disk really has can be measured; of a mirrored one when active.
+    can_measure: bool = False
     #: Whether an existing device is adopted: ``NEVER``, ``MAY`` or ``MUST``.
     adoption: str = NEVER
     can_convert_from: bool = True

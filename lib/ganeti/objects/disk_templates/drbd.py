@@ -39,4 +39,6 @@ DESCRIPTOR = DiskTemplateDescriptor(
     unit_kind=disk_c.UNIT_DRBD,
     can_grow=True,
     can_snapshot=True,
+    manages_snapshots=True,
+    can_measure=True,
 )

@@ -19,4 +19,6 @@ DESCRIPTOR = DiskTemplateDescriptor(
     unit_kind=disk_c.ST_FILE,
     can_grow=True,
     can_copy=True,
+    manages_snapshots=True,
+    can_measure=True,
 )

@@ -32,4 +32,5 @@ DESCRIPTOR = DiskTemplateDescriptor(
     directory="gluster_storage_dir",
     unit_kind=disk_c.ST_GLUSTER,
     can_grow=True,
+    snapshot_advice="make one of the whole Gluster volume with 'gluster snapshot'",
 )

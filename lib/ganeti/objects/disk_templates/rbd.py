@@ -28,4 +28,5 @@ DESCRIPTOR = DiskTemplateDescriptor(
     },
     new_id=_new_id,
     can_grow=True,
+    snapshot_advice="make one with 'rbd snap create'",
 )

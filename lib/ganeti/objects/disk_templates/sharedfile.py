@@ -22,4 +22,6 @@ DESCRIPTOR = DiskTemplateDescriptor(
     has_instance_directory=True,
     unit_kind=disk_c.ST_SHARED_FILE,
     can_grow=True,
+    manages_snapshots=True,
+    can_measure=True,
 )

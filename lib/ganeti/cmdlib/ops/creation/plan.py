@@ -12,7 +12,6 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import specs
 from ganeti.cmdlib.ops.install import operating_system
 from ganeti.cmdlib.ops.nics import communication
@@ -24,7 +23,7 @@ from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy import ratios
 from ganeti.constants.instance import CREATE
 from ganeti.objects import Node, fill
-from ganeti.objects.disk_templates import FILE_BASED
+from ganeti.objects.disk_templates import FILE_BASED, INSTANCE_DEPENDENT_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:
         which are not files.
     """
     op = unit.op
-    if unit.template in disk_work.IN_OWN_DIRECTORY:
+    if unit.template in INSTANCE_DEPENDENT_PATH:
         return specs.file_directory(unit.config, unit.template, op.file_storage_dir, unit.name)
     if op.file_storage_dir:
         raise errors.OpPrereqError(

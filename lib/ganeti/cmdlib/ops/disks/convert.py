@@ -34,7 +34,12 @@ from ganeti.cmdlib.ops.disks import (
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.disk import DRBD8, DRBD_META_SIZE_MIB, EXT, MIXED, PLAIN
-from ganeti.objects.disk_templates import INT_MIRRORED, NOT_CONVERTIBLE_FROM, NOT_CONVERTIBLE_TO
+from ganeti.objects.disk_templates import (
+    INSTANCE_DEPENDENT_PATH,
+    INT_MIRRORED,
+    NOT_CONVERTIBLE_FROM,
+    NOT_CONVERTIBLE_TO,
+)
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_CONVERT, BLOCKDEV_GETDIMENSIONS
 
@@ -220,7 +225,7 @@ def plan(
             nodes = nodes[1:]
     capacity.require_free_space(unit.config, unit.rpc, nodes, needed)
     directory = None
-    if template in disk_work.IN_OWN_DIRECTORY:
+    if template in INSTANCE_DEPENDENT_PATH:
         directory = specs.file_directory(unit.config, template, file_storage_dir, instance.name)
     elif file_storage_dir:
         raise errors.OpPrereqError(

@@ -19,9 +19,9 @@ from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, DeviceKey, why
 from ganeti.cmdlib.ops.disks import ownership, replicas, suspended_io, wipe
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
-from ganeti.constants.disk import FILE, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
+from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
 from ganeti.objects import fill
-from ganeti.objects.disk_templates import INT_MIRRORED
+from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH, INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_ASSEMBLE_MULTI,
     BLOCKDEV_CREATE_MULTI,
@@ -49,10 +49,6 @@ class ActiveDisk(NamedTuple):
     device: str | None
     link: str | None
     uri: str | None
-
-
-#: Disk templates whose files are in a directory of the instance.
-IN_OWN_DIRECTORY = (FILE, SHARED_FILE)
 
 
 def info_text(instance: Instance) -> str:
@@ -102,7 +98,7 @@ def mirrored_internally(disks: Iterable[Disk]) -> bool:
 def storage_dir(disks: Sequence[Disk]) -> str | None:
     """Directory which holds the disk files of one instance; None when the disks are not files."""
     for disk in disks:
-        if disk.dev_type in IN_OWN_DIRECTORY:
+        if disk.dev_type in INSTANCE_DEPENDENT_PATH:
             return posixpath.dirname(disk.file_id.path)
     return None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks.specs import resized
-from ganeti.constants.disk import DRBD8, FILE, PLAIN, SHARED_FILE
+from ganeti.objects.disk_templates import MEASURABLE
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcRunner
 
 _MIB = 1 << 20
-#: Disk templates whose devices can be measured; a DRBD device only while it is active.
-_MEASURED = frozenset((DRBD8, FILE, PLAIN, SHARED_FILE))
 
 
 def present_bytes(rpc: RpcRunner, instance: Instance, device: Disk, node_uuid: str) -> int | None:
@@ -50,7 +48,7 @@ def real(rpc: RpcRunner, instance: Instance, disks: Iterable[Disk]) -> tuple[Dis
     found = []
     for disk in disks:
         size_mib = disk.size
-        if disk.dev_type in _MEASURED:
+        if disk.dev_type in MEASURABLE:
             answer = rpc.call(
                 BLOCKDEV_GETDIMENSIONS, instance.primary_node, disks=[(disk, instance)]
             )

@@ -18,26 +18,15 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks.devices import disk_nodes
-from ganeti.constants.disk import BLOCK, DRBD8, EXT, FILE, GLUSTER, PLAIN, RBD, SHARED_FILE
 from ganeti.objects import snapshots
 from ganeti.objects.base import updated
+from ganeti.objects.disk_templates import FOREIGN_SNAPSHOTS, MANAGED_SNAPSHOTS
 from ganeti.wire.calls import BLOCKDEV_SNAPSHOT_LIST
 
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Disk, Instance
     from ganeti.rpc import RpcRunner
-
-#: Disk templates whose snapshots can be listed, removed and restored.
-MANAGED_KINDS = (PLAIN, DRBD8, FILE, SHARED_FILE)
-#: Disk templates of which no snapshots are taken, and the advice to the user.
-REFUSED = {
-    BLOCK: "the administrator manages the device, and has to take snapshots of it",
-    GLUSTER: "make one of the whole Gluster volume with 'gluster snapshot'",
-    RBD: "make one with 'rbd snap create'",
-}
-#: Disk templates whose snapshots can only be taken (by a script of the storage provider).
-CREATE_ONLY = (EXT,)
 
 _TAG = snapshots.RESTORE_TAG
 
@@ -81,7 +70,7 @@ def collect(
         if instance.forthcoming:
             continue
         for index, disk in enumerate(config.instance_disks(instance)):
-            if disk.dev_type not in MANAGED_KINDS or (disks is not None and index not in disks):
+            if disk.dev_type not in MANAGED_SNAPSHOTS or (disks is not None and index not in disks):
                 continue
             order[instance.uuid, index] = len(order)
             for node_uuid in disk_nodes(disk, instance.primary_node):
@@ -260,7 +249,7 @@ def named(unit: AnyUnit, instance: Instance, name: str) -> list[DiskSnapshot]:
         foreign = {
             disk.dev_type
             for disk in unit.config.instance_disks(instance)
-            if disk.dev_type in CREATE_ONLY
+            if disk.dev_type in FOREIGN_SNAPSHOTS
         }
         if foreign:
             raise errors.OpPrereqError(
