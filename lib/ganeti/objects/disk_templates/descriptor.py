@@ -83,6 +83,8 @@ class DiskTemplateDescriptor:
 
     #: Whether its disks are logical volumes, so that it needs a volume group.
     needs_volume_group: bool = False
+    #: Whether a storage provider makes its disks, which have the provider's parameters, too.
+    has_provider: bool = False
     #: Whether its disks are files, which have a driver.
     is_file_based: bool = False
     #: Attribute of the cluster, and option of its commands, with the directory of its disks.

@@ -23,6 +23,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     device="ganeti.storage.ext.device:ExtDevice",
     parameters={"access": Parameter("string", disk_c.KERNELSPACE)},
     new_id=_new_id,
+    has_provider=True,
     can_grow=True,
     can_snapshot=True,
     may_hold_old_data=True,

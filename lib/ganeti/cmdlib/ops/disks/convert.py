@@ -33,8 +33,9 @@ from ganeti.cmdlib.ops.disks import (
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.constants.disk import DRBD8, DRBD_META_SIZE_MIB, EXT, MIXED, PLAIN
+from ganeti.constants.disk import DRBD8, DRBD_META_SIZE_MIB, MIXED, PLAIN
 from ganeti.objects.disk_templates import (
+    HAVE_PROVIDER,
     INSTANCE_DEPENDENT_PATH,
     INT_MIRRORED,
     NOT_CONVERTIBLE_FROM,
@@ -209,7 +210,7 @@ def plan(
     for index, disk in enumerate(sizes.real(unit.rpc, instance, disks)):
         wipe.require_finished(instance, index, disk)
         spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
-        if template == EXT:
+        if template in HAVE_PROVIDER:
             spec |= ext_params
         planned = specs.plan_disk(
             unit.config, template, f"disk {index}", spec, node_uuid=instance.primary_node

@@ -27,7 +27,6 @@ from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.params.devices import DeviceChange
 from ganeti.constants.disk import (
     DISKLESS,
-    EXT,
     MAX_DISKS,
     MIXED,
     MOD_ADD,
@@ -36,7 +35,7 @@ from ganeti.constants.disk import (
     MOD_REMOVE,
 )
 from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
-from ganeti.objects.disk_templates import FILE_BASED, HAVE_ACCESS, INT_MIRRORED
+from ganeti.objects.disk_templates import FILE_BASED, HAVE_ACCESS, HAVE_PROVIDER, INT_MIRRORED
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import VERSION
 
@@ -180,7 +179,7 @@ def _add(
     ext_params: Mapping[str, Any],
 ) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
-    params = {**(ext_params if template == EXT else {}), **change.params}
+    params = {**(ext_params if template in HAVE_PROVIDER else {}), **change.params}
     spec = specs.plan_disk(
         config, template, f"disk {index}", params, node_uuid=instance.primary_node
     )
@@ -261,7 +260,7 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
             errors.ECODE_INVAL,
         )
     wrong = sorted(set(changes) - _MODIFIABLE)
-    if wrong and disk.dev_type != EXT:
+    if wrong and disk.dev_type not in HAVE_PROVIDER:
         raise errors.OpPrereqError(
             f"{what}: {', '.join(wrong)} cannot be changed, only {', '.join(sorted(_MODIFIABLE))}",
             errors.ECODE_INVAL,

@@ -23,7 +23,6 @@ from ganeti.constants.disk import (
     DRBD8,
     DRBD_META_SIZE_MIB,
     DRBD_SECRET_LENGTH,
-    EXT,
     FILE_DRIVER_LOOP,
     MAX_DISKS,
     PLAIN,
@@ -32,7 +31,15 @@ from ganeti.constants.disk import (
 )
 from ganeti.constants.net import VALUE_AUTO
 from ganeti.objects import Disk, disk_templates
-from ganeti.objects.disk_templates import HAVE_ACCESS, LVM_BASED, MAY_ADOPT, MIRRORED, MUST_ADOPT
+from ganeti.objects.disk_templates import (
+    HAVE_ACCESS,
+    HAVE_METAVG,
+    HAVE_PROVIDER,
+    LVM_BASED,
+    MAY_ADOPT,
+    MIRRORED,
+    MUST_ADOPT,
+)
 from ganeti.objects.disk_templates.descriptor import IdRequest
 from ganeti.utils import clock, text
 
@@ -46,8 +53,8 @@ _MODE_LETTERS = {"r": RDONLY, "w": RDWR}
 _FOREIGN = {
     "adopt": MAY_ADOPT,
     "vg": LVM_BASED,
-    "metavg": frozenset((DRBD8,)),
-    "provider": frozenset((EXT,)),
+    "metavg": HAVE_METAVG,
+    "provider": HAVE_PROVIDER,
     "spindles": disk_templates.EXCLUSIVE_STORAGE,
     "access": HAVE_ACCESS,
 }
@@ -237,13 +244,13 @@ def plan_disk(
                 errors.ECODE_STATE,
             )
         planned["vg"] = group
-    if template == DRBD8:
+    if template in HAVE_METAVG:
         default = _default_metavg(config, node_uuid) or planned["vg"]
         planned["metavg"] = spec.get("metavg") or default
-    if template == EXT:
+    if template in HAVE_PROVIDER:
         if not spec.get("provider"):
             raise errors.OpPrereqError(
-                f"{what}: disks of template {EXT} need a provider", errors.ECODE_INVAL
+                f"{what}: disks of template {template} need a provider", errors.ECODE_INVAL
             )
         planned["provider"] = str(spec["provider"])
         planned["params"] = {k: v for k, v in spec.items() if k not in _KNOWN}
@@ -251,7 +258,7 @@ def plan_disk(
 
 
 def _require_known(template: str, what: str, spec: Mapping[str, Any]) -> None:
-    unknown = [] if template == EXT else sorted(set(spec) - _KNOWN)
+    unknown = [] if template in HAVE_PROVIDER else sorted(set(spec) - _KNOWN)
     if unknown:
         raise errors.OpPrereqError(
             f"{what}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL

@@ -21,10 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.ops.params import new_instance
-from ganeti.constants.disk import DRBD8, EXT, PLAIN
+from ganeti.constants.disk import PLAIN
 from ganeti.constants.instance import ADMIN_DOWN, REMOTE_IMPORT
 from ganeti.objects import fill
-from ganeti.objects.disk_templates import HAVE_ACCESS, INT_MIRRORED, LVM_BASED
+from ganeti.objects.disk_templates import (
+    HAVE_ACCESS,
+    HAVE_METAVG,
+    HAVE_PROVIDER,
+    INT_MIRRORED,
+    LVM_BASED,
+)
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
@@ -129,9 +135,9 @@ def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:
     volumes = [part.volume_id.group for part in disk.walk() if part.dev_type == PLAIN]
     if disk.dev_type in LVM_BASED and volumes:
         spec["vg"] = volumes[0]
-    if disk.dev_type == DRBD8 and len(volumes) > 1:
+    if disk.dev_type in HAVE_METAVG and len(volumes) > 1:
         spec["metavg"] = volumes[1]
-    if disk.dev_type == EXT:
+    if disk.dev_type in HAVE_PROVIDER:
         spec |= {**params, "provider": disk.ext_id.provider}
     return spec
 
