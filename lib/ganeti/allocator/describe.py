@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ganeti.constants import disk as disk_c
 from ganeti.constants import instance as instance_c
 from ganeti.constants.net import NIC_MODE_BRIDGED, NIC_MODE_ROUTED, NIC_MODE_USER
-from ganeti.objects import fill
+from ganeti.objects import disk_templates, fill
 from ganeti.utils.text import natural_key
 
 if TYPE_CHECKING:
@@ -170,11 +169,4 @@ def nic_dict(mac: str | None, ip: str | None, filled: Mapping[str, Any]) -> dict
 
 def space_mib(disks: Collection[Disk]) -> int:
     """Space (MiB) which existing disks take on each of their nodes."""
-    return sum(disk_space_mib(disk.dev_type, disk.size) for disk in disks)
-
-
-def disk_space_mib(template: str, size_mib: int) -> int:
-    """Space (MiB) which one disk takes on each of its nodes, with the metadata of DRBD."""
-    if template in (disk_c.DISKLESS, disk_c.BLOCK):
-        return 0
-    return size_mib + (disk_c.DRBD_META_SIZE_MIB if template == disk_c.DRBD8 else 0)
+    return sum(disk_templates.space_mib(disk.dev_type, disk.size) for disk in disks)

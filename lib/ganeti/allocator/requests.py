@@ -35,7 +35,7 @@ def required_nodes(disk_template: str) -> int:
 
 def instance_space_mib(disk_template: str, sizes_mib: Collection[int]) -> int:
     """Space (MiB) which the disks of a new instance will take on each of its nodes."""
-    return sum(describe.disk_space_mib(disk_template, size) for size in sizes_mib)
+    return sum(disk_templates.space_mib(disk_template, size) for size in sizes_mib)
 
 
 def allocate_nic(nic: Nic, filled: Mapping[str, Any]) -> dict[str, Any]:

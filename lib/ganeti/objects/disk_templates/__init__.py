@@ -114,6 +114,11 @@ ALL = Templates()
 #: An instance can have disks of them.
 WITH_DEVICES = Templates(lambda one: bool(one.device))
 LVM_BASED = Templates(lambda one: one.needs_volume_group)
+#: A disk is a logical volume itself, not a device above some.
+LOGICAL_VOLUMES = Templates(lambda one: one.needs_volume_group and one.mirroring != "internal")
+TAKE_SPACE = Templates(lambda one: one.takes_space)
+#: A path in the file system of a node leads to a disk, without LVM or a storage system.
+HAVE_PATH = Templates(lambda one: one.is_file_based or one.adoption == "must")
 FILE_BASED = Templates(lambda one: one.is_file_based)
 #: All nodes can access the disks without our mirroring: any node may become the primary node.
 EXT_MIRRORED = Templates(lambda one: one.mirroring == "external")
@@ -142,6 +147,11 @@ NOT_CONVERTIBLE_FROM = Templates(lambda one: not one.can_convert_from)
 NOT_CONVERTIBLE_TO = Templates(lambda one: not one.can_convert_to)
 #: The disks lie in storage units of nodes.
 IN_UNITS = Templates(lambda one: bool(one.unit_kind))
+
+
+def space_mib(name: str, size_mib: int) -> int:
+    """Return the space which a disk takes on each of its nodes, with its metadata."""
+    return size_mib + of(name).metadata_mib if name in TAKE_SPACE else 0
 
 
 def defaults(name: str) -> dict[str, object]:

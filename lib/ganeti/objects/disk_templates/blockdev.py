@@ -23,6 +23,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     device="ganeti.storage.blockdev:ManualDevice",
     parameters={},
     new_id=_new_id,
+    takes_space=False,
     snapshot_advice="the administrator manages the device, and has to take snapshots of it",
     adoption=MUST,
     can_convert_to=False,

@@ -87,6 +87,10 @@ class DiskTemplateDescriptor:
     has_provider: bool = False
     #: Whether its disks are files, which have a driver.
     is_file_based: bool = False
+    #: Whether its disks take space of the storage of the cluster.
+    takes_space: bool = True
+    #: Space which the metadata of a disk takes, on each of its nodes.
+    metadata_mib: int = 0
     #: Attribute of the cluster, and option of its commands, with the directory of its disks.
     directory: str = ""
     #: Whether the paths of its disks contain the name of the instance.

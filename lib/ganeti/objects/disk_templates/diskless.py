@@ -11,6 +11,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     mirroring=MIRRORED_BY_STORAGE,
     htools_name="DTDiskless",
     parameters={},
+    takes_space=False,
     can_convert_from=False,
     can_convert_to=False,
 )

@@ -36,6 +36,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
         "resync-rate": Parameter("int", 61440),
     },
     needs_volume_group=True,
+    metadata_mib=disk_c.DRBD_META_SIZE_MIB,
     unit_kind=disk_c.UNIT_DRBD,
     can_grow=True,
     can_snapshot=True,

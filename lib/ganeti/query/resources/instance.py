@@ -21,7 +21,7 @@ from ganeti.constants.query import (
     KIND_TIMESTAMP,
     KIND_UNIT,
 )
-from ganeti.objects import Instance, hypervisors
+from ganeti.objects import Instance, disk_templates, hypervisors
 from ganeti.objects import fill as object_fill
 from ganeti.objects.hvparams import TYPES as HV_TYPES
 from ganeti.query.field import (
@@ -293,13 +293,7 @@ def _disk_fields() -> list[Field]:
 
 def _disk_usage(view: View, instance: Instance) -> int:
     """Return the space in MiB which the disks use on one node, including metadata."""
-    total = 0
-    for disk in view.disks(instance):
-        if disk.dev_type == disk_c.DRBD8:
-            total += disk.size + disk_c.DRBD_META_SIZE_MIB
-        elif disk.dev_type != disk_c.BLOCK:
-            total += disk.size
-    return total
+    return sum(disk_templates.space_mib(disk.dev_type, disk.size) for disk in view.disks(instance))
 
 
 # -- parameters ----------------------------------------------------------------------------------
