@@ -236,7 +236,7 @@ class ConfigFacts:
         for instance in self.data.instances.values():
             for index, uuid in enumerate(instance.disks):
                 for disk in self.data.disks[uuid].walk() if uuid in self.data.disks else ():
-                    if disk.dev_type != disk_const.DRBD8:
+                    if not disk.has_replicas:
                         continue
                     first, second, _port, first_minor, second_minor, _secret = disk.drbd_id
                     if node.uuid not in (first, second):

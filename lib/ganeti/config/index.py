@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from ganeti.config import damaged
 from ganeti.config.index_keys import IP, LV, MAC, MINOR, NAMES, PORT, Key
-from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Disk, Instance
 
 _TABLES: Final = ("nodes", "nodegroups", "instances", "networks", "disks")
@@ -51,7 +50,7 @@ def _instance_values(instance: Instance) -> Iterator[Key]:
 
 def _disk_values(disk: Disk) -> Iterator[Key]:
     for device in disk.walk():
-        if device.dev_type == disk_const.PLAIN and len(device.logical_id) == 2:
+        if device.is_volume and len(device.logical_id) == 2:
             yield LV, str(device.volume_id)
         elif device.has_whole_drbd_id:
             mirror = device.drbd_id

@@ -13,7 +13,6 @@ from ganeti import errors
 from ganeti.config.change import Change
 from ganeti.config.index import addresses, values_of
 from ganeti.config.index_keys import INSTANCE_NAME, IP, MAC, MINOR
-from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
 from ganeti.objects import Disk, Instance, updated
 from ganeti.objects.address_pool import AddressPool
@@ -431,6 +430,4 @@ class InstanceChanges(Change):
 
 
 def _drbd_devices(disks: Iterable[Disk]) -> list[Disk]:
-    return [
-        device for disk in disks for device in disk.walk() if device.dev_type == disk_const.DRBD8
-    ]
+    return [device for disk in disks for device in disk.walk() if device.has_replicas]

@@ -435,7 +435,7 @@ def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
         yield f"{what}: there is no disk template {device.dev_type}"
     if not device.logical_id and not device.forthcoming:
         yield f"{what}: a device of type {device.dev_type} has no logical id"
-    if device.dev_type == disk_const.DRBD8 and len(device.logical_id) < 6:
+    if device.has_replicas and len(device.logical_id) < 6:
         if not device.forthcoming:
             yield f"{what}: the logical id of a drbd device has {len(device.logical_id)} parts"
     if device.mode not in disk_const.ACCESS_MODES:

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Collection
 
 from ganeti.config import Config
-from ganeti.constants.disk import DRBD8
 from ganeti.objects import ConfigData, Disk, Instance
 from ganeti.rpc import RpcRunner
 from ganeti.wire.calls import DRBD_RESUME_IO
@@ -66,7 +65,7 @@ def resume(config: Config, rpc: RpcRunner, node_uuid: str, minors: Collection[in
 
 def _minor(disk: Disk, node_uuid: str) -> int | None:
     """Return the minor of a disk on a node; None when it has no replica there."""
-    return disk.drbd_id.minors.get(node_uuid) if disk.dev_type == DRBD8 else None
+    return disk.drbd_id.minors.get(node_uuid) if disk.has_replicas else None
 
 
 def _with_records(

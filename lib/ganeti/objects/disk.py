@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ganeti.constants import disk as disk_c
+from ganeti.objects import disk_templates
 from ganeti.objects.base import unstored
 
 
@@ -105,6 +106,21 @@ class Disk:
     hvinfo: dict[str, Any] | None = None
 
     @property
+    def has_replicas(self) -> bool:
+        """Whether we keep a replica of it on each of two nodes."""
+        return self.dev_type in disk_templates.INT_MIRRORED
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether the device itself is a logical volume."""
+        return self.dev_type in disk_templates.LOGICAL_VOLUMES
+
+    @property
+    def data_device(self) -> Disk:
+        """The device with the content: of a disk with replicas, its data volume."""
+        return self.children[0] if self.has_replicas and self.children else self
+
+    @property
     def drbd_id(self) -> DrbdId:
         """The id of a mirrored disk."""
         return DrbdId(*self.logical_id[:6])
@@ -112,7 +128,7 @@ class Disk:
     @property
     def has_whole_drbd_id(self) -> bool:
         """Whether this is a mirrored disk whose id can be read; it can be damaged."""
-        return self.dev_type == disk_c.DRBD8 and len(self.logical_id) >= 5
+        return self.has_replicas and len(self.logical_id) >= 5
 
     @property
     def volume_id(self) -> VolumeId:
@@ -143,7 +159,7 @@ class Disk:
 
     def all_node_uuids(self) -> tuple[str, ...]:
         """Return the UUIDs of the two nodes of a mirrored disk; an empty tuple for other disks."""
-        if self.dev_type == disk_c.DRBD8:
+        if self.has_replicas:
             first, second = self.logical_id[:2]
             return (first, second)
         for child in self.children:

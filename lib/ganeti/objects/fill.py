@@ -264,7 +264,7 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
     children = tuple(for_node(child, node_uuid, config) for child in disk.children)
     # Most devices have nothing of their node, and copies of all of them take much time.
     changed = any(map(operator.is_not, children, disk.children))
-    if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.all_node_uuids():
+    if not disk.has_replicas or node_uuid not in disk.all_node_uuids():
         return dataclasses.replace(disk, children=children) if changed else disk
     first, second, port, first_minor, second_minor, _secret = disk.drbd_id
     ours, theirs = (first, first_minor), (second, second_minor)

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.constants.disk import DRBD8
 from ganeti.objects.disk import Disk
 
 SEPARATOR = ".snap."
@@ -113,11 +112,6 @@ def partly_restored(tags: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def stored(disk: Disk) -> Disk:
-    """Return the device with the content of a disk: the data volume of a mirrored one."""
-    return disk.children[0] if disk.dev_type == DRBD8 and disk.children else disk
-
-
 def as_disk(disk: Disk, name: str) -> Disk:
     """Return a snapshot of a disk as a disk of its own, for node calls.
 
@@ -126,7 +120,7 @@ def as_disk(disk: Disk, name: str) -> Disk:
     problem = wrong_name(name)
     if problem is not None:
         raise errors.ParameterError(problem)
-    below = stored(disk)
+    below = disk.data_device
     place, volume = below.logical_id
     return dataclasses.replace(
         below,

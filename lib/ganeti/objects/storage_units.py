@@ -57,7 +57,7 @@ def _groups_of(disks: Iterable[Disk]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for disk in disks:
         for device in disk.walk() if disk.children else (disk,):
-            if device.dev_type == disk_c.PLAIN and device.logical_id:
+            if device.is_volume and device.logical_id:
                 group = device.volume_id.group
                 if group:
                     found[group] = None

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors
-from ganeti.constants import disk as disk_c
 from ganeti.objects import fill
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Instance
@@ -68,7 +67,7 @@ class FromConfig:
         return replace(filled, disks_info=tuple(map(self._dynamic, filled.disks_info)))
 
     def _dynamic(self, disk: Disk) -> Disk:
-        if any(device.dev_type == disk_c.DRBD8 for device in disk.walk()):
+        if any(device.has_replicas for device in disk.walk()):
             self.differs = True
             if self._node_uuid is not None:
                 return fill.for_node(disk, self._node_uuid, self._config)

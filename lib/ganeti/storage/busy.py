@@ -159,7 +159,7 @@ def _discard(path: str) -> None:
 
 
 def _refusal(path: str, device: Disk) -> errors.BlockDeviceError:
-    if device.dev_type == disk_constants.DRBD8:
+    if device.has_replicas:
         what = f"drbd (port {device.drbd_id.port})"
     elif device.dev_type in disk_templates.FILE_BASED:
         what = device.file_id.path

@@ -233,7 +233,7 @@ def remove(disk: Disk) -> None:
         device.remove()
     except errors.BlockDeviceError:
         # A device above it may be left from an interrupted operation.
-        if disk.dev_type != disk_constants.PLAIN or not leftover.take_down(path):
+        if not disk.is_volume or not leftover.take_down(path):
             raise
         device.remove()
     _forget_owner(path)

@@ -11,7 +11,6 @@ from typing import Any
 
 from ganeti import errors, storage
 from ganeti.backend.registry import serves
-from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
 from ganeti.storage import busy
 from ganeti.storage.drbd import device, status
@@ -25,7 +24,7 @@ _POLL = (0.1, 1.5, 5.0)
 
 
 def _mirrored(disk: Disk) -> DrbdDevice:
-    if disk.dev_type != disk_constants.DRBD8:
+    if not disk.has_replicas:
         raise errors.BlockDeviceError(
             f"disk {disk.uuid or disk.iv_name} of type '{disk.dev_type}' is not mirrored by this"
             " cluster"
@@ -93,7 +92,7 @@ def needs_activation(disks: Sequence[Disk]) -> list[str]:
     """Return the UUIDs of disks whose local replica is missing, unconnected or without storage."""
     found = []
     for disk in disks:
-        if disk.dev_type == disk_constants.DRBD8 and _mirrored(disk).needs_activation():
+        if disk.has_replicas and _mirrored(disk).needs_activation():
             found.append(disk.uuid)
     return found
 

@@ -181,7 +181,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         """
         if not instance.disks_active:
             return
-        mirrored = [disk for disk in disks if disk.dev_type in disk_templates.INT_MIRRORED]
+        mirrored = [disk for disk in disks if disk.has_replicas]
         answers = call_for_disks(self.rpc, BLOCKDEV_FIND_MULTI, {source.uuid: mirrored}, instance)
         for disk, answer in zip(mirrored, answers[source.uuid], strict=True):
             status = answer.payload()

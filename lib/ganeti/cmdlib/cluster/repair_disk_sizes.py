@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.constants import disk as disk_c
 from ganeti.locking import ALL, Level
 from ganeti.objects import Disk, Instance, fill, updated
 from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
@@ -127,7 +126,7 @@ def _grown_children(disk: Disk, size_mib: int) -> tuple[Disk, ...]:
     """Return the children of a disk, with a data volume which is at least as large as the DRBD
     disk.
     """
-    if disk.dev_type != disk_c.DRBD8 or not disk.children or disk.children[0].size >= size_mib:
+    if not disk.has_replicas or not disk.children or disk.children[0].size >= size_mib:
         return disk.children
     data, *rest = disk.children
     return (updated(data, size=size_mib), *rest)

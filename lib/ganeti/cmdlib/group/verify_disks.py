@@ -18,7 +18,6 @@ from ganeti.cmdlib import locks
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.ops.disks import replicas, suspended_io
 from ganeti.cmdlib.ops.verify import self_repair
-from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.opcodes.group import OpGroupVerifyDisks
@@ -159,8 +158,8 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         nodes = self.config.snapshot().nodes
         for instance in instances:
             for disk in self.config.instance_disks(instance):
-                if disk.dev_type not in (disk_c.PLAIN, disk_c.DRBD8):
-                    if disk.dev_type in disk_templates.FILE_BASED | {disk_c.BLOCK}:
+                if disk.dev_type not in disk_templates.LVM_BASED:
+                    if disk.dev_type in disk_templates.HAVE_PATH:
                         expected.others.setdefault(instance.primary_node, []).append(
                             (disk, instance)
                         )
@@ -169,7 +168,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
                 for uuid in places:
                     for volume in _volumes(disk):
                         expected.volumes.setdefault(uuid, {})[volume] = instance
-                    if disk.dev_type == disk_c.DRBD8:
+                    if disk.has_replicas:
                         expected.mirrored.setdefault(uuid, []).append((disk, instance))
         # Nodes which are marked offline, or in maintenance, are not checked.
         for table in (expected.volumes, expected.mirrored, expected.others):
@@ -197,8 +196,4 @@ def _is_left_out(node: Node) -> bool:
 
 def _volumes(disk: Disk) -> list[str]:
     """Logical volumes of a disk, each as ``group/volume``."""
-    return [
-        "/".join(map(str, device.logical_id))
-        for device in disk.walk()
-        if device.dev_type == disk_c.PLAIN
-    ]
+    return ["/".join(map(str, device.logical_id)) for device in disk.walk() if device.is_volume]

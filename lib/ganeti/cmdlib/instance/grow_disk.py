@@ -23,10 +23,9 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.constants.disk import DRBD8
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, updated
-from ganeti.objects.disk_templates import GROWABLE, INT_MIRRORED, LVM_BASED
+from ganeti.objects.disk_templates import GROWABLE, LVM_BASED
 from ganeti.opcodes.instance import OpInstanceGrowDisk
 from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_GROW
@@ -139,7 +138,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
     def steps(self, plan: GrowPlan) -> list[str]:
         disk = plan.disk
         nodes = ", ".join(self.config.instance_node_names(plan.instance))
-        waits = self.op.wait_for_sync and disk.dev_type in INT_MIRRORED
+        waits = self.op.wait_for_sync and disk.has_replicas
         return [
             f"simulate the growth on {nodes}",
             f"grow disk {self.op.disk} of instance {plan.instance.name} from {disk.size} MiB to"
@@ -162,7 +161,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         wipe.begin_growth(self.config, disk, reached_mib)
         for uuid in nodes:
             self._grow_storage(plan, uuid, dry_run=False)
-            wipe.wipe(self, instance, wipe.stored(disk), uuid, offset_mib=reached_mib)
+            wipe.wipe(self, instance, disk.data_device, uuid, offset_mib=reached_mib)
         with self.config.transaction() as change:
             grown = resized(self.config.disk(disk.uuid), plan.size_mib)
             change.update_disk(updated(grown, unwiped_from=None))
@@ -173,7 +172,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             self.warn("the disks are not in sync yet. See their state with 'gnt-instance info'.")
         fresh = self.config.instance(instance.uuid)
         if not fresh.disks_active:
-            if self.op.wait_for_sync or changed.dev_type != DRBD8:
+            if self.op.wait_for_sync or not changed.has_replicas:
                 disk_work.shutdown_disks(self.config, self.rpc, fresh, disks=[changed])
             else:
                 self.warn(
@@ -187,7 +186,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         An older version recorded the new size last, so an interrupted growth may have left such a
         device, and a guest may have written to all of it.
         """
-        if plan.disk.dev_type == DRBD8 and reached_mib > plan.size_mib:
+        if plan.disk.has_replicas and reached_mib > plan.size_mib:
             raise errors.OpExecError(
                 f"disk {self.op.disk} of instance {plan.instance.name} has {reached_mib} MiB"
                 " already, more than the configuration says. Correct that with"
@@ -195,7 +194,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             )
 
     def _grow_storage(self, plan: GrowPlan, node_uuid: str, *, dry_run: bool) -> None:
-        present = sizes.present_bytes(self.rpc, plan.instance, wipe.stored(plan.disk), node_uuid)
+        present = sizes.present_bytes(self.rpc, plan.instance, plan.disk.data_device, node_uuid)
         # Where the storage cannot be measured, the configured size counts.
         present_mib = plan.disk.size if present is None else present // _MIB
         if present_mib < plan.size_mib:

@@ -12,7 +12,6 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import replica_report
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
 from ganeti.objects import BlockDevStatus, Disk, Instance, codec, fill
 from ganeti.opcodes.instance import OpInstanceQueryData
@@ -277,7 +276,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "name": disk.name,
             "uuid": disk.uuid,
         }
-        if disk.dev_type == DRBD8 and not instance.forthcoming:
+        if disk.has_replicas and not instance.forthcoming:
             asked = {} if self.op.static else own
             known = replica_report.judge(disk, instance, self.config.snapshot().nodes, asked)
             details["replicas"] = known._asdict()
@@ -285,7 +284,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
 
     def _mirror(self, disk: Disk) -> MirrorDetails | None:
         """Describe the two replicas of a mirrored disk, in the order of the configuration."""
-        if disk.dev_type != DRBD8:
+        if not disk.has_replicas:
             return None
         first, second, port, first_minor, second_minor, _secret = disk.drbd_id
         return {

@@ -31,10 +31,9 @@ from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.constants.disk import DRBD8, PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
-from ganeti.objects.disk_templates import FILE_BASED, INT_MIRRORED, MUST_ADOPT
+from ganeti.objects.disk_templates import FILE_BASED, MUST_ADOPT
 from ganeti.opcodes.instance import OpInstanceRecreateDisks
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
@@ -261,7 +260,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                     dataclasses.replace(self.config.disk(disks[index].uuid), forthcoming=None)
                 )
         disks = self.config.instance_disks(instance)
-        mirrored = [disks[i] for i, _d in plan.disks if disks[i].dev_type in INT_MIRRORED]
+        mirrored = [disks[i] for i, _d in plan.disks if disks[i].has_replicas]
         if mirrored:
             disk_work.assemble_disks(self, instance, disks=mirrored)
             try:
@@ -282,7 +281,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         answers = self.rpc.call_many(
             BLOCKDEV_GETDIMENSIONS,
             uuids,
-            disks=[(_storage_of(disk), instance) for disk in disks],
+            disks=[(disk.data_device, instance) for disk in disks],
         )
         for uuid, answer in answers.items():
             there = [
@@ -314,7 +313,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         answers = self.rpc.call_many(
             BLOCKDEV_GETDIMENSIONS,
             self.config.instance_nodes(instance),
-            disks=[(_storage_of(stored[index]), instance) for index, _disk in chosen],
+            disks=[(stored[index].data_device, instance) for index, _disk in chosen],
         )
         for answer in answers.values():
             sizes = _found(instance, answer)
@@ -405,15 +404,8 @@ def _found(instance: Instance, answer: Result) -> Sequence[Any]:
 
 def _parts(disk: Disk) -> str:
     """Return the names of the devices which hold content and metadata of a disk."""
-    parts = [device for device in disk.walk() if device.dev_type != DRBD8]
+    parts = [device for device in disk.walk() if not device.has_replicas]
     return " and ".join(ownership.shown(device) for device in parts)
-
-
-def _storage_of(disk: Disk) -> Disk:
-    """Return the device which holds the content of a disk."""
-    if disk.dev_type == DRBD8 and disk.children and disk.children[0].dev_type == PLAIN:
-        return disk.children[0]
-    return disk
 
 
 def _by_index(given: list[Any]) -> dict[int, Mapping[str, Any]]:

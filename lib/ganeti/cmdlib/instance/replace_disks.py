@@ -15,7 +15,6 @@ from ganeti.cmdlib.ops.disks.replace import ReplacePlan
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.disk import (
-    DRBD8,
     LDS_FAULTY,
     REPLACE_AUTO,
     REPLACE_NEW_SECONDARY,
@@ -100,7 +99,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         instance, op = self.instance, self.op
         prereq.require_not_forthcoming(instance, "replace disks of")
         disks = self.config.instance_disks(instance)
-        if not disks or any(disk.dev_type != DRBD8 for disk in disks):
+        if not disks or any(not disk.has_replicas for disk in disks):
             raise errors.OpPrereqError(
                 f"disks of instance {instance.name} have template"
                 f" {self.config.disk_template(instance)}; only mirrored disks can be replaced",

@@ -23,7 +23,7 @@ from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.objects import snapshots as naming
-from ganeti.objects.disk_templates import FOREIGN_SNAPSHOTS, INT_MIRRORED, LVM_BASED
+from ganeti.objects.disk_templates import FOREIGN_SNAPSHOTS, LVM_BASED
 from ganeti.opcodes.instance import OpInstanceSnapshot
 from ganeti.utils import clock
 from ganeti.utils.undo import UndoStack
@@ -121,7 +121,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         needed: dict[str, int] = {}
         for _index, disk in chosen:
             if disk.dev_type in LVM_BASED:
-                group = naming.stored(disk).volume_id.group
+                group = disk.data_device.volume_id.group
                 needed[group] = needed.get(group, 0) + naming.volume_size_mib(disk.size)
         capacity.require_free_space(self.config, self.rpc, [node.uuid], needed)
         return SnapshotPlan(
@@ -183,7 +183,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
 
     def _make_of_active(self, plan: SnapshotPlan) -> None:
         instance = plan.instance
-        mirrored = [disk for _index, disk in plan.disks if disk.dev_type in INT_MIRRORED]
+        mirrored = [disk for _index, disk in plan.disks if disk.has_replicas]
         if not mirrored:
             self._make(plan)
             return

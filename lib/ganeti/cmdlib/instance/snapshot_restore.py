@@ -20,7 +20,6 @@ from ganeti.cmdlib.ops.disks.snapshots import named
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
-from ganeti.objects import snapshots as naming
 from ganeti.opcodes.instance import OpInstanceSnapshotRestore
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_SNAPSHOT_RESTORE
 
@@ -98,7 +97,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         answer = self.rpc.call(
             BLOCKDEV_GETDIMENSIONS,
             node.uuid,
-            disks=[(naming.stored(one.disk), instance) for one in kept],
+            disks=[(one.disk.data_device, instance) for one in kept],
         )
         for one, dimensions in zip(kept, answer.payload(), strict=True):
             what = f"disk {one.index} of instance {instance.name}"

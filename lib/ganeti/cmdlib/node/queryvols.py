@@ -6,7 +6,6 @@ from typing import Any
 
 from ganeti.cmdlib.base import AnyUnit, executes
 from ganeti.cmdlib.ops.node.storage_query import NAME, NODE, NodeQueryUnit
-from ganeti.constants import disk as disk_c
 from ganeti.objects import Disk, snapshots
 from ganeti.opcodes.node import (
     OpNodeQueryvols,
@@ -30,7 +29,7 @@ def volume_owners(unit: AnyUnit) -> dict[tuple[str, str], str]:
 
 
 def _volumes_of(disk: Disk) -> list[str]:
-    return [str(device.volume_id) for device in disk.walk() if device.dev_type == disk_c.PLAIN]
+    return [str(device.volume_id) for device in disk.walk() if device.is_volume]
 
 
 @executes(OpNodeQueryvols)

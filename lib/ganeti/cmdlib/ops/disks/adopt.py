@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import capacity
-from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB, PLAIN
+from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB
 from ganeti.objects import Disk, snapshots
 from ganeti.objects.disk_templates import INT_MIRRORED, LVM_BASED
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
@@ -141,7 +141,7 @@ def rename(
     :param pairs: each disk with its old and with its new name.
     :raises errors.OpExecError: a volume could not be renamed.
     """
-    pairs = [(old, new) for old, new in pairs if old.dev_type == PLAIN]
+    pairs = [(old, new) for old, new in pairs if old.is_volume]
     if not pairs:
         return
     undo.add("new names of adopted volumes", _rename, rpc, instance, [(n, o) for o, n in pairs])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.ops.disks.devices import exclusive_storage
-from ganeti.constants.disk import PLAIN, ST_LVM_VG
+from ganeti.constants.disk import ST_LVM_VG
 from ganeti.objects import fill
 from ganeti.wire.calls import NODE_INFO
 
@@ -29,7 +29,7 @@ def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
     needed: dict[str, int] = {}
     for disk in disks:
         for device in disk.walk():
-            if device.dev_type == PLAIN:
+            if device.is_volume:
                 group = device.volume_id.group
                 needed[group] = needed.get(group, 0) + device.size
     return needed
@@ -47,7 +47,7 @@ def reserved_mib(config: ConfigData, node_uuid: str, reserved: Instance | None) 
         if instance.forthcoming and (reserved is None or instance.uuid != reserved.uuid)
         for disk in fill.instance_disks(config, instance)
         for part in disk.walk()
-        if part.dev_type == PLAIN and part.logical_id and node_uuid in part.nodes
+        if part.is_volume and part.logical_id and node_uuid in part.nodes
     )
 
 

@@ -134,7 +134,7 @@ def _require_present(config: Config, rpc: RpcRunner, instance: Instance) -> None
         uuid for disk in disks for uuid in disk_work.disk_nodes(disk, instance.primary_node)
     )
     online = [uuid for uuid in nodes if not config.node(uuid).offline]
-    stored = [disk.children[0] if disk.dev_type == DRBD8 else disk for disk in disks]
+    stored = [disk.data_device for disk in disks]
     answers = rpc.call_many(
         BLOCKDEV_GETDIMENSIONS, online, disks=[(disk, instance) for disk in stored]
     )

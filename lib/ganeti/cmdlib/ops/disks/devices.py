@@ -21,7 +21,7 @@ from ganeti.cmdlib.ops.disks import ownership, replicas, suspended_io, wipe
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
 from ganeti.objects import fill
-from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH, INT_MIRRORED
+from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH
 from ganeti.wire.calls import (
     BLOCKDEV_ASSEMBLE_MULTI,
     BLOCKDEV_CREATE_MULTI,
@@ -89,7 +89,7 @@ def require_spindles_allowed(
 
 def mirrored_internally(disks: Iterable[Disk]) -> bool:
     """Tell whether a disk has a secondary node."""
-    return any(disk.dev_type in INT_MIRRORED for disk in disks)
+    return any(disk.has_replicas for disk in disks)
 
 
 # -- directories of files --------------------------------------------------------

@@ -30,7 +30,6 @@ from ganeti.cmdlib.ops.disks.devices import (
     shutdown_disks,
 )
 from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
-from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
     BLOCKDEV_FIND_MULTI,
@@ -50,7 +49,7 @@ POLL_S = 2.0
 
 def mirrored_disks(config: Config, instance: Instance) -> tuple[Disk, ...]:
     """Return the disks of an instance which have a second replica on another node."""
-    return tuple(disk for disk in config.instance_disks(instance) if disk.dev_type in INT_MIRRORED)
+    return tuple(disk for disk in config.instance_disks(instance) if disk.has_replicas)
 
 
 def _states(

@@ -389,7 +389,7 @@ def _make(
         undo.commit()
     disk = unit.config.disk(disk.uuid)
     instance = unit.config.instance(instance.uuid)
-    if disk.dev_type in INT_MIRRORED:
+    if disk.has_replicas:
         disk_work.activate_disk(unit, instance, disk)
         if not sync.wait_for_sync(unit, instance, [disk], once=not wait_for_sync):
             unit.warn(f"disk {step.index} of instance {instance.name} is not in sync yet")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
 from ganeti.cmdlib.ops.disks import convert, replicas
-from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN, PLAIN
+from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
 from ganeti.objects import BlockDevStatus
 from ganeti.utils import clock
 from ganeti.utils.text import comma_join
@@ -295,4 +295,4 @@ def kept_volumes(
 def volume_name(disk: Disk) -> str:
     """Return the name of a device on its node: ``group/volume``, or the path of a file."""
     parts = [str(part) for part in disk.logical_id]
-    return "/".join(parts) if disk.dev_type == PLAIN else parts[-1]
+    return "/".join(parts) if disk.is_volume else parts[-1]

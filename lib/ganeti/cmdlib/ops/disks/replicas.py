@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ganeti.constants.disk import DRBD8, LDS_FAULTY, LDS_OKAY
+from ganeti.constants.disk import LDS_FAULTY, LDS_OKAY
 from ganeti.utils import clock
 from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS_MULTI
 
@@ -38,7 +38,7 @@ SYNCHRONOUS = "C"
 
 def mirrored(disks: Iterable[Disk]) -> list[Disk]:
     """Return the disks which have a replica on a second node."""
-    return [disk for disk in disks if disk.dev_type == DRBD8]
+    return [disk for disk in disks if disk.has_replicas]
 
 
 def other_node(disk: Disk, node_uuid: str) -> str:
@@ -176,7 +176,7 @@ def observe(
     :param gone: UUIDs of nodes which have not answered a moment before; they are not asked again.
     """
     asked: dict[str, list[tuple[Disk, Instance]]] = {}
-    chosen = [(disk, instance) for disk, instance in pairs if disk.dev_type == DRBD8]
+    chosen = [(disk, instance) for disk, instance in pairs if disk.has_replicas]
     for disk, instance in chosen:
         for uuid in disk.all_node_uuids():
             if uuid not in gone and not config.node(uuid).offline:

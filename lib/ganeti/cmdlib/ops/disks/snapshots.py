@@ -82,9 +82,7 @@ def collect(
         BLOCKDEV_SNAPSHOT_LIST,
         list(asked),
         per_node={
-            node_uuid: {
-                "disks": [(snapshots.stored(disk), instance) for instance, _index, disk in items]
-            }
+            node_uuid: {"disks": [(disk.data_device, instance) for instance, _index, disk in items]}
             for node_uuid, items in asked.items()
         },
     )

@@ -397,7 +397,7 @@ def renewed(config: Config, disk: Disk, index: int, nodes: tuple[str, ...]) -> D
     """
     values: dict[str, Any] = {"outdated_node": None, "outdated_since": None, "in_sync_at": None}
     values |= {"never_alone": None, "unwiped_from": None}
-    if disk.dev_type == DRBD8:
+    if disk.has_replicas:
         data, meta = disk.children
         present = disk.drbd_id
         minors = tuple(present.minors.values())
@@ -514,6 +514,6 @@ def new_secret() -> str:
 def resized(disk: Disk, size_mib: int) -> Disk:
     """Return a disk with another size; of a DRBD disk the data volume gets the size, too."""
     children = disk.children
-    if disk.dev_type == DRBD8 and children:
+    if disk.has_replicas and children:
         children = (dataclasses.replace(children[0], size=size_mib), *children[1:])
     return dataclasses.replace(disk, size=size_mib, children=children)

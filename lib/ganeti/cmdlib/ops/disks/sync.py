@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import replicas
-from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def wait_for_sync(
     :raises errors.JobCanceled: a user canceled the job.
     """
     chosen = unit.config.instance_disks(instance) if disks is None else disks
-    mirrored = [disk for disk in chosen if disk.dev_type in INT_MIRRORED]
+    mirrored = [disk for disk in chosen if disk.has_replicas]
     if not mirrored:
         return True
     unit.info(f"Waiting for instance {instance.name} to sync disks")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import sizes
-from ganeti.constants import disk as disk_c
 from ganeti.objects import disk_templates, updated
 from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_WIPE
@@ -94,7 +93,7 @@ def begin_growth(config: Config, disk: Disk, reached: int) -> None:
 
     :param reached: size (MiB) behind which no guest can read now.
     """
-    if is_wanted(config, stored(disk)):
+    if is_wanted(config, disk.data_device):
         with config.transaction() as change:
             change.update_disk(updated(change.data.disks[disk.uuid], unwiped_from=reached))
 
@@ -137,8 +136,3 @@ def require_finished(instance: Instance, index: int, disk: Disk) -> None:
             " which overwrites that.",
             errors.ECODE_STATE,
         )
-
-
-def stored(disk: Disk) -> Disk:
-    """Return the device which holds the data of a disk."""
-    return disk.children[0] if disk.dev_type == disk_c.DRBD8 and disk.children else disk

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.ops.params import new_instance
-from ganeti.constants.disk import PLAIN
 from ganeti.constants.instance import ADMIN_DOWN, REMOTE_IMPORT
 from ganeti.objects import fill
 from ganeti.objects.disk_templates import (
@@ -132,7 +131,7 @@ def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:
         spec["access"] = access
     if disk.spindles is not None:
         spec["spindles"] = disk.spindles
-    volumes = [part.volume_id.group for part in disk.walk() if part.dev_type == PLAIN]
+    volumes = [part.volume_id.group for part in disk.walk() if part.is_volume]
     if disk.dev_type in LVM_BASED and volumes:
         spec["vg"] = volumes[0]
     if disk.dev_type in HAVE_METAVG and len(volumes) > 1:

@@ -179,7 +179,7 @@ def _replica_volumes(config: Config, node_uuid: str, vg_name: str) -> set[str]:
     """Logical volumes of a volume group on a node which are parts of DRBD disks."""
     found: set[str] = set()
     for disk in config.snapshot().disks.values():
-        if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.all_node_uuids():
+        if not disk.has_replicas or node_uuid not in disk.all_node_uuids():
             continue
         volumes = [child.volume_id for child in disk.children]
         found.update(volume.name for volume in volumes if volume.group == vg_name)

@@ -347,7 +347,7 @@ class StorageCheck:
                 if node_uuid not in (disk.all_node_uuids() or (instance.primary_node,)):
                     continue
                 for device in disk.walk():
-                    if device.dev_type == disk_c.PLAIN:
+                    if device.is_volume:
                         found[str(device.volume_id)] = instance.name
         return found
 
@@ -367,7 +367,7 @@ class StorageCheck:
         for disk in found:
             owner = owners.get(disk.name or "")
             for device in disk.walk():
-                if device.dev_type != disk_c.PLAIN:
+                if not device.is_volume:
                     continue
                 for node_uuid in disk.nodes:
                     key = node_uuid, replica_report.volume_name(device)
@@ -386,10 +386,10 @@ class StorageCheck:
             if instance.forthcoming:
                 continue
             for disk in self._config.instance_disks(instance):
-                if disk.dev_type == disk_c.DRBD8:
+                if disk.has_replicas:
                     if not disk.forthcoming:
                         mirrors.append((disk, instance))
-                elif disk.dev_type != disk_c.PLAIN:
+                elif not disk.is_volume:
                     files.setdefault(instance.primary_node, []).append((disk, instance))
         self._files(files)
         check = MirrorCheck(self._config, self._findings, self._nodes, self._answers)
