@@ -75,7 +75,7 @@ def storage_template(config: ConfigData, wanted: str | None) -> str | None:
     for template in (wanted, *enabled):
         if template in disk_templates.LVM_BASED and config.cluster.volume_group_name:
             return template
-        if template == disk_c.FILE and disk_templates.directory(config.cluster, template):
+        if template == disk_c.FILE and config.cluster.disk_directory(template):
             return template
     return None
 
@@ -86,7 +86,7 @@ def storage_units(config: ConfigData, node: Node, template: str | None) -> list[
         return []
     cluster = config.cluster
     if template == disk_c.FILE:
-        return [[disk_c.ST_FILE, disk_templates.directory(cluster, template), []]]
+        return [[disk_c.ST_FILE, cluster.disk_directory(template), []]]
     exclusive = _exclusive(config, node)
     volume_group = cluster.volume_group_name
     units: list[list[Any]] = [[disk_c.ST_LVM_VG, volume_group, [exclusive]]]

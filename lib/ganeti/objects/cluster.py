@@ -7,6 +7,7 @@ from typing import Any
 
 from ganeti import ht
 from ganeti.constants.node import ND_PARAM_TYPES
+from ganeti.objects import disk_templates
 from ganeti.objects.base import parameters, unstored
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Instance
@@ -103,6 +104,18 @@ class Cluster:
     def primary_hypervisor(self) -> str:
         """The default hypervisor of new instances."""
         return self.enabled_hypervisors[0]
+
+    def disk_directory(self, template: str) -> str:
+        """Return the directory of a template's disks; empty when it has or needs none."""
+        field = disk_templates.of(template).directory
+        return str(getattr(self, field) or "") if field else ""
+
+    def directories_of_types(self) -> dict[str, str]:
+        """Return storage type -> directory of its disks, for types which have one."""
+        return {
+            disk_templates.of(name).storage_type: self.disk_directory(name)
+            for name in disk_templates.directory_fields()
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def units(cluster: Cluster, groups: Iterable[str], *, exclusive: bool) -> list[S
         if disk_c.PLAIN in enabled:
             found.append([disk_c.ST_LVM_VG, group, [exclusive]])
     for template in disk_templates.directory_fields():
-        directory = disk_templates.directory(cluster, template)
+        directory = cluster.disk_directory(template)
         if template in enabled and directory:
             found.append([disk_templates.of(template).unit_kind, directory, []])
     return found

@@ -487,7 +487,7 @@ def storage_units(cluster: Cluster, ndparams: dict[str, Any]) -> list[list[Any]]
     keys: dict[str, tuple[str | None, list[Any]]] = {
         disk_c.ST_LVM_VG: (cluster.volume_group_name, [exclusive]),
     }
-    for kind, directory in disk_templates.directories_of_types(cluster).items():
+    for kind, directory in cluster.directories_of_types().items():
         keys[kind] = (directory, [])
     for template in cluster.enabled_disk_templates:
         kind = disk_templates.of(template).storage_type

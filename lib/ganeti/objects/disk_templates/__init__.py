@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 
 from ganeti import errors
 from ganeti.constants import disk as disk_c
@@ -21,7 +21,6 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti.objects.cluster import Cluster
     from ganeti.objects.disk_templates.descriptor import DiskTemplateDescriptor
 
 
@@ -181,14 +180,3 @@ def directory_fields() -> dict[str, str]:
 def types_with_directory() -> frozenset[str]:
     """Return the storage types whose pools are directories."""
     return frozenset(of(name).storage_type for name in directory_fields())
-
-
-def directory(cluster: Cluster, name: str) -> str:
-    """Return the directory of a template's disks; empty when it has or needs none."""
-    field = of(name).directory
-    return str(getattr(cluster, field) or "") if field else ""
-
-
-def directories_of_types(cluster: Cluster) -> Mapping[str, str]:
-    """Return storage type -> directory of its disks, for types which have one."""
-    return {of(name).storage_type: directory(cluster, name) for name in directory_fields()}

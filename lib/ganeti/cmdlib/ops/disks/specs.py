@@ -316,7 +316,7 @@ def file_directory(config: Config, template: str, below: str | None, instance_na
     :raises errors.OpPrereqError: the cluster has no such directory, or ``below`` leaves it.
     """
     cluster = config.cluster()
-    base = disk_templates.directory(cluster, template)
+    base = cluster.disk_directory(template)
     if not base:
         raise errors.OpPrereqError(
             f"the cluster has no directory for disks of template {template}", errors.ECODE_INVAL

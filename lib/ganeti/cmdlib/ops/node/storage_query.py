@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, PlanT, why
-from ganeti.objects import Node, disk_templates
+from ganeti.objects import Node
 from ganeti.opcodes.node import OpNodeQueryStorage, OpNodeQueryvols
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def storage_arguments(config: Config, storage_type: str) -> list[Any]:
     :returns: the directory of file storage, as ``[[directory]]`` or ``[[]]``; ``[]`` for LVM.
     """
     cluster = config.cluster()
-    directories = disk_templates.directories_of_types(cluster)
+    directories = cluster.directories_of_types()
     if storage_type not in directories:
         return []
     directory = directories[storage_type]
