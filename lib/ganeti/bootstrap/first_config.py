@@ -179,16 +179,7 @@ def _storage(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
         )
     return {
         "volume_group_name": (params.vg_name or disk.DEFAULT_VG) if uses_lvm else "",
-        "file_storage_dir": _directory(
-            params.file_storage_dir, disk.FILE, templates, paths.DEFAULT_FILE_STORAGE_DIR
-        ),
-        "shared_file_storage_dir": _directory(
-            params.shared_file_storage_dir,
-            disk.SHARED_FILE,
-            templates,
-            paths.DEFAULT_SHARED_FILE_STORAGE_DIR,
-        ),
-        "gluster_storage_dir": _directory(params.gluster_storage_dir, disk.GLUSTER, templates, ""),
+        **_directories(params, templates),
     }
 
 
@@ -218,13 +209,17 @@ def _either(given: T | None, usual: T) -> T:
     return usual if given is None else given
 
 
-def _directory(given: str | None, template: str, templates: Sequence[str], usual: str) -> str:
-    """Return a directory of file storage.
+def _directories(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
+    """Return the directories of disks, each by its attribute of the cluster.
 
-    The result is empty if none is given and its template is not enabled.
+    One is empty if none is given and its template is not enabled.
     """
-    directory = usual if given is None and template in templates else given or ""
-    return cluster_rules.storage_dir(directory, template)
+    found = {}
+    for template, field in disk_templates.directory_fields().items():
+        given = getattr(params, field)
+        usual = disk_templates.of(template).default_directory if template in templates else ""
+        found[field] = cluster_rules.storage_dir(usual if given is None else given, template)
+    return found
 
 
 def _all_hvparams(params: InitParams, enabled: Sequence[str]) -> dict[str, Any]:

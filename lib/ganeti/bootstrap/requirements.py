@@ -247,17 +247,19 @@ def _check_bridge(cluster: Cluster, findings: Findings) -> None:
 def _check_directories(
     cluster: Cluster, here: paths.Paths, findings: Findings, will_be_made: Sequence[str]
 ) -> None:
-    for template, directory in (
-        (disk.FILE, cluster.file_storage_dir),
-        (disk.SHARED_FILE, cluster.shared_file_storage_dir),
-    ):
-        if template not in cluster.enabled_disk_templates or directory in will_be_made:
+    for template, check in disk_templates.directory_checks().items():
+        directory = cluster.disk_directory(template)
+        if (
+            not check.must_pass_before
+            or template not in cluster.enabled_disk_templates
+            or directory in will_be_made
+        ):
             continue
         if not directory:
+            option = disk_templates.of(template).directory.replace("_", "-")
             findings.lacks(
-                f"disk template {template} has no directory. Give one with"
-                f" --{'shared-' if template == disk.SHARED_FILE else ''}file-storage-dir, or"
-                " choose other disk templates with --enabled-disk-templates.",
+                f"disk template {template} has no directory. Give one with --{option}, or choose"
+                " other disk templates with --enabled-disk-templates.",
                 errors.ECODE_INVAL,
             )
             continue

@@ -26,6 +26,7 @@ from ganeti.backend.registry import serves
 from ganeti.configfile import files as configfile
 from ganeti.constants import node_verify as nv
 from ganeti.constants import rpc
+from ganeti.objects import disk_templates
 from ganeti.platform import machine, paths, users
 from ganeti.storage import file as file_storage
 from ganeti.utils import clock, net, x509
@@ -331,8 +332,6 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.CLIENT_CERT: (ht.Any, _client_cert),
     nv.DAEMON_USER: (ht.Any, _daemon_user),
     nv.FILELIST: (_PATHS, _files),
-    nv.FILE_STORAGE_PATH: (_PATH, _storage_path),
-    nv.GLUSTER_STORAGE_PATH: (_PATH, _storage_path),
     nv.HVINFO: (ht.NonEmptyString, _hv_info),
     nv.HVPARAMS: (ht.ListOf(ht.Tuple(ht.Str, ht.NonEmptyString, ht.Dict)), _hvparams),
     nv.HYPERVISOR: (_NAMES, _hypervisors),
@@ -346,12 +345,12 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.NONVMNODES: (_NAMES, _ignored),
     nv.OOB_PATHS: (_PATHS, _oob_paths),
     nv.OSLIST: (ht.Any, _os_list),
-    nv.SHARED_FILE_STORAGE_PATH: (_PATH, _storage_path),
     nv.SSH_CLUTTER: (_NAMES, _ssh_clutter),
     nv.SSH_SETUP: (ht.Tuple(_NAMES, ht.Str, ht.Str, _NAMES), _ssh_setup),
     nv.TIME: (ht.Any, _time),
     nv.OPENVSWITCH: (ht.DictOf(ht.Str, ht.Tuple(ht.Str, ht.Maybe(ht.Str))), _openvswitch),
     nv.USERSCRIPTS: (_PATHS, _user_scripts),
     nv.VERSION: (ht.Any, _version),
+    **{check.name: (_PATH, _storage_path) for check in disk_templates.directory_checks().values()},
     **verify_storage.CHECKS,
 }

@@ -52,9 +52,7 @@ _NODE_PARAMS = (
     "osparams_private_cluster",
     "vg_name",
     "drbd_helper",
-    "file_storage_dir",
-    "shared_file_storage_dir",
-    "gluster_storage_dir",
+    *disk_templates.directory_fields().values(),
     "enabled_disk_templates",
     "candidate_pool_size",
     "modify_etc_hosts",
@@ -230,13 +228,11 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         checks: dict[str, Any] = {}
         enabled = set(new.enabled_disk_templates)
         fresh = enabled - set(old.enabled_disk_templates)
-        for template, check, name in (
-            (disk_c.FILE, nv.FILE_STORAGE_PATH, "file_storage_dir"),
-            (disk_c.SHARED_FILE, nv.SHARED_FILE_STORAGE_PATH, "shared_file_storage_dir"),
-        ):
-            directory = getattr(new, name)
-            if template in enabled and (template in fresh or directory != getattr(old, name)):
-                checks[check] = directory
+        for template, check in disk_templates.directory_checks().items():
+            directory = new.disk_directory(template)
+            changed = template in fresh or directory != old.disk_directory(template)
+            if check.must_pass_before and template in enabled and changed:
+                checks[check.name] = directory
         if disk_templates.LVM_BASED & enabled and (
             disk_templates.LVM_BASED & fresh or self.op.vg_name is not None
         ):

@@ -35,14 +35,14 @@ from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.config import damaged
 from ganeti.config.index_keys import INSTANCE_NAME
 from ganeti.constants import node_verify as nv
-from ganeti.constants.disk import FILE, SHARED_FILE
+from ganeti.constants.disk import FILE
 from ganeti.constants.instance import ADMIN_UP
 from ganeti.constants.net import NIC_MODE_BRIDGED
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.constants.verify import CHECK_HVPARAM_ASSESSMENT, CHECK_NPLUSONE_MEM, WARNING
 from ganeti.htools.instance import memory_to_keep
 from ganeti.locking import Level
-from ganeti.objects import Instance, Node, NodeGroup, fill
+from ganeti.objects import Instance, Node, NodeGroup, disk_templates, fill
 from ganeti.objects.disk_templates import MIRRORED
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.utils import clock
@@ -258,10 +258,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 for instance in plan.instances
             ]
         if FILE in cluster.enabled_disk_templates:
-            checks[nv.FILE_STORAGE_PATH] = cluster.file_storage_dir
             checks[nv.ACCEPTED_STORAGE_PATHS] = self.config.master_node().name
-        if SHARED_FILE in cluster.enabled_disk_templates:
-            checks[nv.SHARED_FILE_STORAGE_PATH] = cluster.shared_file_storage_dir
         return checks
 
     def _bridges(self) -> list[str]:
@@ -464,13 +461,10 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
 
     @staticmethod
     def _storage_paths(findings: Findings, node: Node, answer: dict[str, Any]) -> None:
-        for key, code in (
-            (nv.FILE_STORAGE_PATH, "ENODEFILESTORAGEPATHUNUSABLE"),
-            (nv.SHARED_FILE_STORAGE_PATH, "ENODESHAREDFILESTORAGEPATHUNUSABLE"),
-        ):
-            problem = answer.get(key)
-            text = f"its directory for disk files is not usable: {problem}"
-            findings.check(bool(problem), code, node.name, text)
+        for check in disk_templates.directory_checks().values():
+            problem = answer.get(check.name)
+            text = f"its directory for {check.content} is not usable: {problem}"
+            findings.check(bool(problem), check.finding, node.name, text)
         wrong = answer.get(nv.ACCEPTED_STORAGE_PATHS) or []
         text = f"its list of file storage directories has forbidden ones: {', '.join(wrong)}"
         findings.check(bool(wrong), "ENODEFILESTORAGEPATHS", node.name, text)

@@ -13,7 +13,7 @@ from ganeti import FULL_VERSION
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import net as net_c
 from ganeti.master.queries import service
-from ganeti.objects import codec
+from ganeti.objects import codec, disk_templates
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import MasterContext
@@ -37,9 +37,7 @@ _STORED = (
     "use_external_mip_script",
     "volume_group_name",
     "drbd_usermode_helper",
-    "file_storage_dir",
-    "shared_file_storage_dir",
-    "gluster_storage_dir",
+    *disk_templates.directory_fields().values(),
     "maintain_node_health",
     "ctime",
     "mtime",

@@ -21,7 +21,7 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti.objects.disk_templates.descriptor import DiskTemplateDescriptor
+    from ganeti.objects.disk_templates.descriptor import DirectoryCheck, DiskTemplateDescriptor
 
 
 @functools.cache
@@ -78,20 +78,19 @@ class Templates(Set[str]):
 
     def __init__(self, question: Callable[[DiskTemplateDescriptor], bool] | None = None) -> None:
         self._question = question
-        self._asked: tuple[str, ...] = ()
+        self._path: list[str] = []
         self._found: tuple[str, ...] = ()
 
     @property
     def _names(self) -> tuple[str, ...]:
-        known = _names_in(tuple(__path__))
-        if self._asked is not known:
-            question = self._question
+        if self._path != __path__:
+            known, question = _names_in(tuple(__path__)), self._question
             self._found = (
                 known
                 if question is None
                 else tuple(name for name in known if question(_read(name)))
             )
-            self._asked = known
+            self._path = list(__path__)
         return self._found
 
     @classmethod
@@ -180,3 +179,9 @@ def directory_fields() -> dict[str, str]:
 def types_with_directory() -> frozenset[str]:
     """Return the storage types whose pools are directories."""
     return frozenset(of(name).storage_type for name in directory_fields())
+
+
+def directory_checks() -> dict[str, DirectoryCheck]:
+    """Return template -> the check of its directory, for those which have one."""
+    found = {name: of(name).directory_check for name in ALL}
+    return {name: check for name, check in found.items() if check is not None}

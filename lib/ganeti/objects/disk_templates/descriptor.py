@@ -28,6 +28,21 @@ class Parameter(NamedTuple):
     default: object
 
 
+class DirectoryCheck(NamedTuple):
+    """How the verification of a cluster checks that nodes can use the directory of a template.
+
+    :ivar name: of the check in the call ``node_verify``.
+    :ivar finding: code of its finding.
+    :ivar content: what is in the directory, for messages.
+    :ivar must_pass_before: whether the directory must be usable before the template is enabled.
+    """
+
+    name: str
+    finding: str
+    content: str = "disk files"
+    must_pass_before: bool = True
+
+
 class IdRequest(NamedTuple):
     """The facts from which the ``logical_id`` of a new disk follows.
 
@@ -93,6 +108,9 @@ class DiskTemplateDescriptor:
     metadata_mib: int = 0
     #: Attribute of the cluster, and option of its commands, with the directory of its disks.
     directory: str = ""
+    #: The directory of a new cluster.
+    default_directory: str = ""
+    directory_check: DirectoryCheck | None = None
     #: Whether the paths of its disks contain the name of the instance.
     has_instance_directory: bool = False
     #: Kind of the storage units which allocators get; empty when it belongs to no unit.

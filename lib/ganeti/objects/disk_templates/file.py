@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from ganeti.constants import disk as disk_c
-from ganeti.objects.disk_templates.descriptor import NOT_MIRRORED, DiskTemplateDescriptor, file_id
+from ganeti.constants import node_verify as nv
+from ganeti.objects.disk_templates.descriptor import (
+    NOT_MIRRORED,
+    DirectoryCheck,
+    DiskTemplateDescriptor,
+    file_id,
+)
+from ganeti.platform import paths
 
 DESCRIPTOR = DiskTemplateDescriptor(
     name=disk_c.FILE,
@@ -15,6 +22,8 @@ DESCRIPTOR = DiskTemplateDescriptor(
     new_id=file_id,
     is_file_based=True,
     directory="file_storage_dir",
+    default_directory=paths.DEFAULT_FILE_STORAGE_DIR,
+    directory_check=DirectoryCheck(nv.FILE_STORAGE_PATH, "ENODEFILESTORAGEPATHUNUSABLE"),
     has_instance_directory=True,
     unit_kind=disk_c.ST_FILE,
     can_grow=True,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ganeti.constants import disk as disk_c
+from ganeti.constants import node_verify as nv
 from ganeti.objects.disk_templates.descriptor import (
     MIRRORED_BY_STORAGE,
+    DirectoryCheck,
     DiskTemplateDescriptor,
     IdRequest,
     Parameter,
@@ -30,6 +32,12 @@ DESCRIPTOR = DiskTemplateDescriptor(
     new_id=_new_id,
     is_file_based=True,
     directory="gluster_storage_dir",
+    directory_check=DirectoryCheck(
+        nv.GLUSTER_STORAGE_PATH,
+        "ENODEGLUSTERSTORAGEPATHUNUSABLE",
+        "Gluster",
+        must_pass_before=False,
+    ),
     unit_kind=disk_c.ST_GLUSTER,
     can_grow=True,
     snapshot_advice="make one of the whole Gluster volume with 'gluster snapshot'",

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ganeti import ht
 from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants import node_verify as nv
+from ganeti.objects import disk_templates
 from ganeti.wire.calls.instance import OS_ROWS
 from ganeti.wire.calls.storage import LISTED_VOLUMES
 
@@ -41,8 +42,6 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     nv.DRBDVERSION: ht.Or(ht.Str, ht.ListOf(ht.Or(ht.Int, ht.Str))),
     nv.EXCLUSIVEPVS: ht.Or(ht.Str, ht.ListOf(ht.Tuple(ht.Str, _TEXTS))),
     nv.FILELIST: ht.DictOf(ht.Str, ht.Str),
-    nv.FILE_STORAGE_PATH: ht.Str,
-    nv.GLUSTER_STORAGE_PATH: ht.Str,
     nv.HVPARAMS: ht.ListOf(ht.Tuple(ht.Str, ht.Str, ht.Str)),
     nv.HYPERVISOR: _PROBLEMS,
     nv.LVLIST: ht.Or(ht.Str, LISTED_VOLUMES),
@@ -53,10 +52,10 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     nv.OPENVSWITCH: ht.Str,
     nv.OSLIST: ht.ListOf(OS_ROWS),
     nv.PVLIST: ht.Or(ht.Str, ht.ListOf(_PHYSICAL)),
-    nv.SHARED_FILE_STORAGE_PATH: ht.Str,
     nv.SSH_CLUTTER: _TEXTS,
     nv.SSH_SETUP: _TEXTS,
     nv.TIME: ht.Tuple(_NUMBER, _NUMBER),
+    **{check.name: ht.Str for check in disk_templates.directory_checks().values()},
     nv.USERSCRIPTS: _TEXTS,
     nv.VERSION: ht.Tuple(ht.Int, ht.Str),
     nv.VGLIST: ht.Or(ht.Str, ht.DictOf(ht.Str, _NUMBER)),

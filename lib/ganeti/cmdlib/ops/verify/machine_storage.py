@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti.cmdlib.ops.verify.storage import MIN_VG_MIB, PV_TOLERANCE, lost_volumes, uses_lvm
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
+from ganeti.objects import disk_templates
 from ganeti.utils.text import comma_join
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
     :returns: a message for each problem.
     """
     found = []
-    for check in (nv.FILE_STORAGE_PATH, nv.SHARED_FILE_STORAGE_PATH):
-        if facts.get(check):
-            found.append(f"its directory for disk files is not usable: {facts[check]}")
+    for check in disk_templates.directory_checks().values():
+        if facts.get(check.name):
+            found.append(f"its directory for {check.content} is not usable: {facts[check.name]}")
     if nv.VGLIST in facts:
         name = cluster.volume_group_name
         groups = facts[nv.VGLIST]

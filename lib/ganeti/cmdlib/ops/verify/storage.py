@@ -57,8 +57,10 @@ def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
         checks.update({nv.DRBDVERSION: None, nv.DRBDLIST: None, nv.DRBDCONNECTIONS: None})
         if cluster.drbd_usermode_helper:
             checks[nv.DRBDHELPER] = cluster.drbd_usermode_helper
-    if disk_c.GLUSTER in cluster.enabled_disk_templates and cluster.gluster_storage_dir:
-        checks[nv.GLUSTER_STORAGE_PATH] = cluster.gluster_storage_dir
+    for template, check in disk_templates.directory_checks().items():
+        directory = cluster.disk_directory(template)
+        if template in cluster.enabled_disk_templates and directory:
+            checks[check.name] = directory
     return checks
 
 
@@ -103,20 +105,13 @@ class StorageCheck:
     # -- nodes -----------------------------------------------------------------
 
     def nodes(self) -> None:
-        """Check LVM, DRBD and the Gluster directory of each node."""
+        """Check LVM and DRBD of each node."""
         cluster = self._data.cluster
         minors = self._minors() if disk_c.DRBD8 in cluster.enabled_disk_templates else {}
         for node in self._nodes:
             answer = self._answers[node.uuid]
             if uses_lvm(cluster):
                 self._lvm(node, answer, cluster.volume_group_name or "")
-            problem = answer.get(nv.GLUSTER_STORAGE_PATH)
-            self._findings.check(
-                bool(problem),
-                "ENODEGLUSTERSTORAGEPATHUNUSABLE",
-                node.name,
-                f"its directory for Gluster is not usable: {problem}",
-            )
             if disk_c.DRBD8 in cluster.enabled_disk_templates:
                 self._drbd(node, answer, cluster, minors.get(node.uuid, {}))
 
