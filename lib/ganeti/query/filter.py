@@ -478,6 +478,11 @@ def parse(text: str) -> list[Any]:
 
 @cache
 def _grammar() -> pyparsing.ParserElement:
+    """Return the parser of a whole filter.
+
+    A minus in a rule stands where no other rule can match any more: a later error is reported at
+    its own place, and not at the beginning of the expression.
+    """
     import pyparsing as pp
 
     field = pp.Word(pp.alphas, pp.alphanums + "_/.").set_name("field name")
@@ -488,31 +493,59 @@ def _grammar() -> pyparsing.ParserElement:
         "text in quotes"
     )
     value = (quoted | integer).set_name("text in quotes or integer")
+    truth = ~pp.MatchFirst([pp.Keyword(word) for word in ("not", "and", "or")]) + field.copy()
+    truth.set_parse_action(lambda tokens: [[OP_TRUE, tokens[0]]])
+    return _combined(
+        [
+            _membership(field, value),
+            *_matches(field, quoted),
+            *_comparisons(field, value),
+            truth,
+        ]
+    )
 
-    # A minus instead of a plus: no other rule can match from here on, so a later error is reported
-    # at its own place, and not at the beginning of the expression.
+
+def _comparisons(
+    field: pyparsing.ParserElement, value: pyparsing.ParserElement
+) -> list[pyparsing.ParserElement]:
+    """Return the rules ``field == value`` and so on."""
+    import pyparsing as pp
+
     def binary(operator: str, result: str) -> pp.ParserElement:
         rule = field + pp.Suppress(pp.Literal(operator)) - value
-        rule.set_parse_action(lambda tokens: [[result, tokens[0], tokens[1]]])
-        return rule
+        return rule.set_parse_action(lambda tokens: [[result, tokens[0], tokens[1]]])
 
     # Longer spellings first: "<=" must not be read as "<".
-    comparisons = [
-        binary(spelling, op)
-        for spelling, op in (("==", OP_EQUAL), ("!=", OP_NOT_EQUAL), ("<=", OP_LE), (">=", OP_GE))
+    return [
+        binary("==", OP_EQUAL),
+        binary("!=", OP_NOT_EQUAL),
+        binary("<=", OP_LE),
+        binary(">=", OP_GE),
+        binary("=", OP_EQUAL),
+        binary("<", OP_LT),
+        binary(">", OP_GT),
     ]
-    comparisons += [
-        binary(spelling, op) for spelling, op in (("=", OP_EQUAL), ("<", OP_LT), (">", OP_GT))
-    ]
 
-    keyword = pp.Keyword
-    inside = (keyword("not") + keyword("in") | keyword("in")).set_name("'in' or 'not in'")
 
-    def make_member(tokens: pp.ParseResults) -> list[Any]:
-        result = [OP_CONTAINS, tokens[-1], tokens[0]]
-        return [[OP_NOT, result]] if tokens[1] == "not" else [result]
+def _membership(
+    field: pyparsing.ParserElement, value: pyparsing.ParserElement
+) -> pyparsing.ParserElement:
+    """Return the rule ``value in field``, also with ``not in``."""
+    import pyparsing as pp
 
-    member = (value - inside - field).set_parse_action(make_member)
+    inside = (pp.Keyword("not") + pp.Keyword("in") | pp.Keyword("in")).set_name("'in' or 'not in'")
+
+    def convert(tokens: pp.ParseResults) -> list[Any]:
+        return _negated_if(tokens[1] == "not", [OP_CONTAINS, tokens[-1], tokens[0]])
+
+    return (value - inside - field).set_parse_action(convert)
+
+
+def _matches(
+    field: pyparsing.ParserElement, quoted: pyparsing.ParserElement
+) -> list[pyparsing.ParserElement]:
+    """Return the rules ``field =~ m/expression/`` and ``field =* "glob"``, also negated."""
+    import pyparsing as pp
 
     expression = pp.Optional(pp.Suppress("m")) + pp.MatchFirst(
         [
@@ -525,50 +558,54 @@ def _grammar() -> pyparsing.ParserElement:
     flags = pp.Optional(pp.Word("is")("flags"))
     regexp = (expression("pattern") + flags.leave_whitespace()).set_name("regular expression")
 
-    def make_regexp(negate: bool) -> Callable[[pp.ParseResults], list[Any]]:
-        def action(tokens: pp.ParseResults) -> list[Any]:
-            name, literal, *flag = tokens
-            mark = literal[0]
-            # The mark does not need its backslash any more; all others belong to the expression.
-            pattern = literal[1:-1].replace("\\" + mark, mark)
-            if flag:
-                pattern = f"(?{''.join(sorted(set(flag[0])))}){pattern}"
-            result = [OP_REGEXP, name, pattern]
-            return [[OP_NOT, result]] if negate else [result]
+    def rule(
+        spelling: str, operand: pp.ParserElement, pattern_of: Callable[..., str], *, negate: bool
+    ) -> pp.ParserElement:
+        def convert(tokens: pp.ParseResults) -> list[Any]:
+            name, *operands = tokens
+            return _negated_if(negate, [OP_REGEXP, name, pattern_of(*operands)])
 
-        return action
+        return (field + pp.Suppress(spelling) - operand).set_parse_action(convert)
 
-    def make_glob(negate: bool) -> Callable[[pp.ParseResults], list[Any]]:
-        def action(tokens: pp.ParseResults) -> list[Any]:
-            result = [OP_REGEXP, tokens[0], glob_to_regex(tokens[1])]
-            return [[OP_NOT, result]] if negate else [result]
+    return [
+        rule("=~", regexp, _pattern_of_literal, negate=False),
+        rule("!~", regexp, _pattern_of_literal, negate=True),
+        rule("=*", quoted, glob_to_regex, negate=False),
+        rule("!*", quoted, glob_to_regex, negate=True),
+    ]
 
-        return action
 
-    matches = []
-    for spelling, negate in (("=~", False), ("!~", True)):
-        rule = field + pp.Suppress(spelling) - regexp
-        matches.append(rule.set_parse_action(make_regexp(negate)))
-    for spelling, negate in (("=*", False), ("!*", True)):
-        rule = field + pp.Suppress(spelling) - quoted
-        matches.append(rule.set_parse_action(make_glob(negate)))
+def _pattern_of_literal(literal: str, flags: str = "") -> str:
+    """Return the regular expression in a literal such as ``/web[0-9]/`` with its flags."""
+    mark = literal[0]
+    # The mark does not need its backslash any more; all others belong to the expression.
+    pattern = literal[1:-1].replace("\\" + mark, mark)
+    return f"(?{''.join(sorted(set(flags)))}){pattern}" if flags else pattern
 
-    truth = ~(keyword("not") | keyword("and") | keyword("or")) + field.copy()
-    truth.set_parse_action(lambda tokens: [[OP_TRUE, tokens[0]]])
+
+def _negated_if(negate: bool, condition: list[Any]) -> list[Any]:
+    """Return the tokens of a condition, or of its negation."""
+    return [[OP_NOT, condition]] if negate else [condition]
+
+
+def _combined(conditions: list[pyparsing.ParserElement]) -> pyparsing.ParserElement:
+    """Return the rule of conditions with brackets, ``not``, ``and`` and ``or``."""
+    import pyparsing as pp
 
     whole = pp.Forward()
     in_brackets = pp.Suppress("(") - whole - pp.Suppress(pp.Literal(")").set_name("')'"))
-    condition = pp.MatchFirst([member, *matches, *comparisons, truth, in_brackets]).set_name(
-        "condition"
-    )
+    condition = pp.MatchFirst([*conditions, in_brackets]).set_name("condition")
     negated = pp.Forward()
-    negated_rule = pp.Suppress(keyword("not").set_name("a condition")) - negated
+    negated_rule = pp.Suppress(pp.Keyword("not").set_name("a condition")) - negated
     negated_rule.set_parse_action(lambda tokens: [[OP_NOT, tokens[0]]])
     negated <<= (negated_rule | condition).set_name("a condition")
-    both = negated + pp.ZeroOrMore(pp.Suppress(keyword("and")) - negated)
-    both.set_parse_action(lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_AND, *tokens]])
-    either = both + pp.ZeroOrMore(pp.Suppress(keyword("or")) - both)
-    either.set_parse_action(lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_OR, *tokens]])
-    whole <<= either
+
+    def chain(part: pp.ParserElement, word: str, op: str) -> pp.ParserElement:
+        rule = part + pp.ZeroOrMore(pp.Suppress(pp.Keyword(word)) - part)
+        return rule.set_parse_action(
+            lambda tokens: tokens[0:1] if len(tokens) == 1 else [[op, *tokens]]
+        )
+
+    whole <<= chain(chain(negated, "and", OP_AND), "or", OP_OR)
     # Columns are those of the original text.
     return whole.parse_with_tabs()

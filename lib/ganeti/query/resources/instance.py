@@ -328,28 +328,33 @@ def _be_param(name: str) -> Callable[[View, Instance], Any]:
 
 
 def _parameter_fields() -> list[Field]:
-    found = [
-        Field(
-            f"hv/{name}",
-            _HV_TITLES.get(name, f"hv/{name}"),
-            KINDS[kind],
-            f"Hypervisor parameter {name}",
-            _hv_param(name),
-        )
-        for name, kind in sorted(HV_TYPES.items())
-        if name not in hv.GLOBAL_PARAMS
-    ]
-    found += [
-        Field(
-            f"be/{name}",
-            _BE_TITLES.get(name, f"be/{name}"),
-            KINDS[kind],
-            f"Backend parameter {name}",
-            _be_param(name),
-        )
-        for name, kind in instance_c.BE_PARAM_TYPES.items()
-    ]
-    found += [
+    return [*_single_parameters(), *_parameter_groups()]
+
+
+def _single_parameters() -> list[Field]:
+    """Return the fields of single hypervisor and backend parameters."""
+    return [
+        *(
+            Field(
+                f"hv/{name}",
+                _HV_TITLES.get(name, f"hv/{name}"),
+                KINDS[kind],
+                f"Hypervisor parameter {name}",
+                _hv_param(name),
+            )
+            for name, kind in sorted(HV_TYPES.items())
+            if name not in hv.GLOBAL_PARAMS
+        ),
+        *(
+            Field(
+                f"be/{name}",
+                _BE_TITLES.get(name, f"be/{name}"),
+                KINDS[kind],
+                f"Backend parameter {name}",
+                _be_param(name),
+            )
+            for name, kind in instance_c.BE_PARAM_TYPES.items()
+        ),
         Field(
             "be/memory",
             "ConfigMaxMem",
@@ -364,6 +369,12 @@ def _parameter_fields() -> list[Field]:
             "Number of virtual processors (older name of be/vcpus)",
             _be_param("vcpus"),
         ),
+    ]
+
+
+def _parameter_groups() -> list[Field]:
+    """Return the fields with all parameters of a kind: the filled ones, and the own ones."""
+    return [
         Field(
             "beparams",
             "BackendParameters",
@@ -416,7 +427,6 @@ def _parameter_fields() -> list[Field]:
             lambda view, instance: [nic.nicparams for nic in instance.nics],
         ),
     ]
-    return found
 
 
 # -- where it is ---------------------------------------------------------------------------------
