@@ -360,11 +360,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("web",),
     ),
     "objects": (
-        ("base", "codec", "network", "start_order", "transfer"),
+        ("base", "codec", "disk_templates", "network", "start_order", "transfer"),
         ("address_pool", "disk", "node"),
         ("instance", "snapshots"),
         ("cluster", "hypervisors"),
-        ("disk_templates",),
         ("fill", "hvparams", "ipolicy", "storage_units"),
         ("by_node", "cluster_rules"),
     ),
