@@ -21,6 +21,8 @@ LIB = Path(__file__).parents[2] / "lib/ganeti"
 #: Parameters which nothing reads, and why that is right.
 SILENT = {
     ("OP_CLUSTER_RENEW_CRYPTO", "debug"): "every step is in the job's log anyway",
+    ("OP_CLUSTER_SET_PARAMS", "gluster_storage_dir"): "disk_templates.directory_fields() names it",
+    ("OP_CLUSTER_SET_PARAMS", "shared_file_storage_dir"): "likewise",
     ("OP_TEST_DUMMY", "messages"): "no unit executes it, the master refuses it",
     ("OP_TEST_DUMMY", "submit_jobs"): "likewise",
 }

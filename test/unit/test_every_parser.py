@@ -220,7 +220,7 @@ ELSEWHERE = {
     "confd/protocol.py:unpack": "unit/confd/test_random_datagrams.py",
     "confd/protocol.py:unpack_reply": "unit/confd/test_random_datagrams.py",
     "objects/address_pool.py:_parsed": "unit/objects/test_address_pool.py",
-    "objects/codec.py:_decode_value": "it makes code, from annotations",
+    "objects/codec.py:_Value.decode": "it makes code, from annotations",
     "wire/calls/base.py:Encoding.decode": "abstract",
 }
 

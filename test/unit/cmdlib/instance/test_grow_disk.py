@@ -33,6 +33,7 @@ from ganeti.opcodes import instance as ops
 from ganeti.opcodes.backup import OpBackupPrepare
 from ganeti.opcodes.cluster import OpClusterQuery
 from ganeti.platform import paths
+from ganeti.storage.lvm import device as volumes
 from ganeti.utils import x509
 
 MIB = 1 << 20
@@ -82,7 +83,7 @@ def _overwrite(_work: Any, _device: Any, argv: list[str], *_rest: Any) -> None:
 @pytest.fixture(autouse=True)
 def _devices(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.install(monkeypatch)
-    monkeypatch.setattr(mirror, "Volume", UsedVolume)
+    monkeypatch.setattr(volumes, "LogicalVolumeDevice", UsedVolume)
     monkeypatch.setattr(disk_content, "_run", _overwrite)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     for name in ("POLL_MIN_S", "POLL_MAX_S"):

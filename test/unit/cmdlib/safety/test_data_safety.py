@@ -283,9 +283,8 @@ def test_kept_volumes_stay_until_the_rest_is_good(lab: Lab) -> None:
     """They may be the last copy, so a replacement which is refused leaves them alone."""
     kept = lab.disks[0].children[0]
     with lab.cluster.config.transaction() as change:
-        part = convert.detached_part(
-            lab.cluster.config, "a test", lab.instance, kept, uuid_of(SPARE)
-        )
+        config = lab.cluster.config.reserving_for("a test")
+        part = convert.detached_part(config, lab.instance, kept, uuid_of(SPARE))
         change.add_detached_disk(part)
     path = Path(lab.nodes.root(_full(SPARE)), "lvm", *map(str, kept.logical_id))
     path.parent.mkdir(parents=True, exist_ok=True)
