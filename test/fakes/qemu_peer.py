@@ -49,8 +49,7 @@ class Qemu:
     :ivar noisy: it sends events without end.
     :ivar done: the commands which were carried out, without questions.
     :ivar devices: ids of the devices; `nodes`, `netdevs` and `fdsets` are what is behind them.
-    :ivar time_runs: its clients really wait for an answer which does not come; otherwise, a
-        :class:`Client` has waited long enough at once.
+    :ivar answers_too_late: a late answer comes as soon as its :class:`Client` has given up.
     :ivar on_unplug: the event with which the guest answers ``device_del``; None for none.
     """
 
@@ -70,7 +69,7 @@ class Qemu:
         self.on_unplug: str | None = "DEVICE_DELETED"
         #: Set to let a late answer go.
         self.answer_now = threading.Event()
-        self.time_runs = False
+        self.answers_too_late = False
         self._mute = False
         self.path = path
         self._next_fdset = 0
@@ -284,10 +283,12 @@ class Client(socket.socket):
         assert limit_s is not None
         for _ in range(int(limit_s / _POLL_S) + 1):
             # Asked before the data are looked for: what was sent before it fell silent is there.
-            mute = self.qemu.is_mute and not self.qemu.time_runs
+            mute = self.qemu.is_mute
             if select.select([self], [], [], 0 if mute else _POLL_S)[0]:
                 return super().recv(size, flags)
             if mute:
+                if self.qemu.answers_too_late:
+                    self.qemu.answer_now.set()
                 break
         raise TimeoutError
 

@@ -42,6 +42,16 @@ def test_this_machine() -> None:
     assert info["cpu_sockets"] >= 1 and info["cpu_nodes"] >= 1
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "../web1", ".web1", "/web1", "web1/.."])
+def test_a_name_which_leads_to_another_directory_is_refused(name: str) -> None:
+    with pytest.raises(errors.HypervisorError, match="is not an instance name"):
+        base.require_file_name(name)
+
+
+def test_a_name_of_an_instance_is_the_name_of_its_file() -> None:
+    assert base.require_file_name("web1.example.com") == "web1.example.com"
+
+
 def test_wire_form() -> None:
     assert base.InstanceInfo("web1", 7, 128, 2, base.RUNNING, 1.5).to_wire() == {
         "memory": 128,

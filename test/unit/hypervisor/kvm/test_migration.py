@@ -114,6 +114,25 @@ def test_a_stopped_guest_that_was_not_sent_runs_on_although_it_is_late(monkeypat
     assert IncomingQmp.states == ["running"]
 
 
+class CancelingQmp(FakeQmp):
+    """A guest whose migration is canceled; it may run before the source has stopped to send."""
+
+    states = ["cancelling", "cancelling", "cancelled"]
+
+    def execute(self, command):
+        if command == "query-status":
+            return {"status": "running"}
+        assert command == "query-migrate"
+        return {"status": self.states.pop(0)}
+
+
+def test_the_end_of_a_canceled_migration_is_waited_for(monkeypatch):
+    monkeypatch.setattr(CancelingQmp, "states", list(CancelingQmp.states))
+    monkeypatch.setattr(incoming, "_PAUSES", 0.0)
+    incoming.wait_canceled(CancelingQmp(), "web1")
+    assert CancelingQmp.states == []
+
+
 class SendingQmp(FakeQmp):
     """Records the commands; a migration has a state."""
 
@@ -425,6 +444,7 @@ def test_a_guest_that_may_be_on_its_way_stays_paused(kvm, monkeypatch, error):
         ("inmigrate", {"status": "completed"}),
         ("paused", {"status": "postcopy-active"}),
         ("paused", {"status": "postcopy-paused"}),
+        ("inmigrate", {"status": "postcopy-active"}),
         ("running", {}),
     ],
 )

@@ -24,6 +24,7 @@ from ganeti.hypervisor.kvm import (
     hotplug,
     incoming,
     migration,
+    nics,
     parse,
     qmp,
     runtime,
@@ -655,6 +656,21 @@ def test_a_guest_which_cannot_be_continued_on_the_target(lab: Lab, command: str,
     assert qemu.alive is (how != DIES)
 
 
+def test_the_network_of_a_guest_which_has_arrived_is_completed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    qemu = lab.start()
+    qemu.state, qemu.migration = "paused", {"status": "completed"}
+    completed: list[Any] = []
+    monkeypatch.setattr(
+        migration.interfaces,
+        "finish_incoming",
+        lambda nics, guest: completed.append((guest.instance_name, qemu.state, nics)),
+    )
+    lab.kvm.migration.finalize_target(lab.guest, None, success=True)
+    assert completed == [(NAME, "running", nics.host_nics(lab.record().nics, NAME))]
+
+
 # -- devices ---------------------------------------------------------------------------------------
 
 
@@ -687,6 +703,26 @@ def test_a_disk_comes_and_goes(lab: Lab) -> None:
     lab.kvm.devices.remove_disk(lab.guest, attached.disk)
     assert state_of(qemu) == (set(), set(), set(), set())
     assert [known.disk for known in lab.record().disks] == [known.disk for known in before.disks]
+
+
+def test_a_disk_gets_the_place_which_was_asked_for(lab: Lab) -> None:
+    lab.start()
+    attached = new_disk(lab)
+    lab.kvm.devices.add_disk(lab.guest, attached, 0)
+    assert [known.disk["uuid"] for known in lab.record().disks] == [
+        attached.disk.uuid,
+        lab.guest.disks_info[0].uuid,
+    ]
+
+
+def test_the_disks_behind_a_plugged_one_move_at_the_next_start(lab: Lab) -> None:
+    lab.start()
+    attached = new_disk(lab)
+    links = [paths.current().instance_disk_link(NAME, number) for number in range(2)]
+    lab.kvm.devices.add_disk(lab.guest, attached, 0)
+    assert [known.path for known in lab.record().disks] == links
+    lab.kvm.devices.remove_disk(lab.guest, attached.disk)
+    assert [known.path for known in lab.record().disks] == links[:1]
 
 
 def test_a_nic_comes_and_goes(lab: Lab) -> None:
@@ -735,9 +771,7 @@ def test_a_late_device_is_plugged_in(lab: Lab, kind: str) -> None:
     """QEMU answers when the client has given up and asks which devices there are."""
     qemu = lab.start()
     qemu.trouble["device_add"] = LATE
-    qemu.time_runs = True
-    timer = threading.Timer(0.4, qemu.answer_now.set)
-    timer.start()
+    qemu.answers_too_late = True
     if kind == "disk":
         attached = new_disk(lab)
         lab.kvm.devices.add_disk(lab.guest, attached, 1)
@@ -746,7 +780,6 @@ def test_a_late_device_is_plugged_in(lab: Lab, kind: str) -> None:
         lab.kvm.devices.add_nic(lab.guest, new_nic(lab), 1)
         assert (len(lab.record().nics), len(qemu.netdevs)) == (2, 1)
     assert len(qemu.devices) == 1
-    timer.join()
 
 
 @pytest.mark.parametrize("kind", ["disk", "nic"])
@@ -792,17 +825,28 @@ def test_a_device_whose_removal_fails_stays_in_the_record(lab: Lab, how: str) ->
     assert lab.record() == record
 
 
-@pytest.mark.parametrize("released", [True, False])
-def test_a_removal_which_is_asked_for_again(lab: Lab, released: bool) -> None:
+def test_a_device_which_was_released_late_is_not_waited_for(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     qemu = lab.start()
     attached = new_disk(lab)
     lab.kvm.devices.add_disk(lab.guest, attached, 1)
-    if released:
-        # It came after the first request had timed out.
-        qemu.devices.clear()
-    else:
-        qemu.refuses["device_del"] = "Device disk is already in the process of unplug"
-        threading.Timer(0.1, qemu.devices.clear).start()
+    # The guest did this after the first request had timed out.
+    qemu.devices.clear()
+    waits: list[float] = []
+    monkeypatch.setattr(qmp.Qmp, "wait_event", lambda _qmp, _wanted, limit_s: waits.append(limit_s))
+    lab.kvm.devices.remove_disk(lab.guest, attached.disk)
+    assert waits == []
+    assert len(lab.record().disks) == 1
+    assert qemu.nodes == set()
+
+
+def test_a_removal_which_is_asked_for_again(lab: Lab) -> None:
+    qemu = lab.start()
+    attached = new_disk(lab)
+    lab.kvm.devices.add_disk(lab.guest, attached, 1)
+    qemu.refuses["device_del"] = "Device disk is already in the process of unplug"
+    threading.Timer(0.1, qemu.devices.clear).start()
     lab.kvm.devices.remove_disk(lab.guest, attached.disk)
     assert len(lab.record().disks) == 1
     assert qemu.nodes == set()
