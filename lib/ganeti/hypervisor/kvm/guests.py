@@ -20,7 +20,7 @@ from ganeti.hypervisor.kvm import layout as layouts
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.net import interfaces
-from ganeti.utils import fs, process
+from ganeti.utils import fs
 
 _TERM_TIMEOUT_S = 5.0
 _KILL_TIMEOUT_S = 30.0
@@ -73,13 +73,12 @@ class Guests:
             pid = int(fs.read_file(layout.pid_file))
         except (FileNotFoundError, ValueError):
             return None
-        if not process.is_alive(pid):
-            return None
         try:
             command = parse.parse_command_line(fs.read_bytes(f"/proc/{pid}/cmdline"))
         except OSError:
             return None
-        # After a crash the kernel may have given the pid to another process.
+        # A process which has ended has no arguments. After a crash the kernel may have given the
+        # pid to another process.
         if not command or command.name != layout.name:
             return None
         self._seen[layout.name] = pid
