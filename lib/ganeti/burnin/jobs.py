@@ -194,7 +194,7 @@ class Runner:
         log.info("%s: %s: job %d", self._step, name, job_id)
         while True:
             try:
-                jobs.follow_job(self._client, job_id, self._show or log.debug)
+                values = jobs.follow_job(self._client, job_id, self._show or log.debug)
                 break
             except errors.ConnectionClosedError as err:
                 # The master daemon is being restarted. The job is in the queue, and the next
@@ -204,7 +204,7 @@ class Runner:
         self.records.append(record)
         self._open.pop(job_id, None)
         try:
-            return jobs.job_result(self._client, job_id)
+            return jobs.job_result(job_id, values)
         except errors.LuxiError:
             raise
         except errors.GenericError as err:

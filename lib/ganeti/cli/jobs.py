@@ -43,6 +43,10 @@ _POLL_TERMINAL_S = 2
 _LONG_S = 10
 _EXPLAINED = ("queued", "waiting")
 
+#: The fields of a job from which :func:`job_result` makes the results. A command that waits for the
+#: job asks for them, so the answer which brings the end of the job brings the results, too.
+RESULT_FIELDS = ("status", "opstatus", "opresult")
+
 # Programs look for this text.
 _CANCELED = "Job was canceled"
 
@@ -204,11 +208,13 @@ class _Progress:
             self._shown = False
 
 
-def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out) -> str:
+def follow_job(
+    client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out
+) -> Sequence[Any]:
     """Show the log of a job until it ends.
 
     :param show: called with each line of the log.
-    :returns: the final status of the job.
+    :returns: the final values of :data:`RESULT_FIELDS`.
     :raises JobLost: the job does not exist, or does not exist any more.
     """
     progress = _Progress(job_id)
@@ -217,14 +223,13 @@ def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = t
     try:
         while True:
             answer = client.wait_for_job_change_once(
-                job_id, ["status"], info, serial, progress.poll_s
+                job_id, RESULT_FIELDS, info, serial, progress.poll_s
             )
             # Some masters repeat the known state instead of the answer "nochange".
             if answer is None or (answer[0] == info and not answer[1]):
-                status = str(info[0]) if info else ""
-                if status in const.FINALIZED:
-                    return status
-                progress.unchanged(status)
+                if info and info[0] in const.FINALIZED:
+                    return info
+                progress.unchanged(str(info[0]) if info else "")
                 continue
             info, entries = answer
             if info is None:
@@ -237,7 +242,7 @@ def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = t
             # An answer contains the state and all log entries before it, so no entry follows the
             # end.
             if info[0] in const.FINALIZED:
-                return str(info[0])
+                return info
     finally:
         progress.clear()
 
@@ -252,16 +257,17 @@ def wait_for_job(
     :raises JobCanceled: the job was canceled.
     :raises GenericError: the error with which the job failed.
     """
-    follow_job(client, job_id, show)
-    return job_result(client, job_id)
+    return job_result(job_id, follow_job(client, job_id, show))
 
 
-def job_result(client: luxi.Client, job_id: int) -> list[Any]:
-    """Return the results of a finished job; the errors are those of :func:`wait_for_job`."""
-    rows = client.query_jobs([job_id], ["status", "opstatus", "opresult"])
-    if not rows or rows[0] is None:
-        raise errors.JobLost(f"job {job_id} does not exist")
-    status, states, results = rows[0]
+def job_result(job_id: int, values: Sequence[Any]) -> list[Any]:
+    """Return the results of a finished job.
+
+    :param values: the values of :data:`RESULT_FIELDS`.
+    :raises JobCanceled: the job was canceled.
+    :raises GenericError: the error with which the job failed.
+    """
+    status, states, results = values
     if status == "success":
         return list(results)
     if status in ("canceled", "canceling"):

@@ -129,12 +129,12 @@ def run_one(client: Client, opcode: OpCode, *, max_wait_s: float = MAX_WAIT_S) -
         if wait_s <= 0:
             _log.warning("job %d still runs, and is not waited for", job_id)
             return None
-        change = client.wait_for_job_change_once(job_id, ["status"], row, None, wait_s)
+        change = client.wait_for_job_change_once(job_id, ["status", "opresult"], row, None, wait_s)
         row = row if change is None else change[0]
-    if row[0] != job_c.STATUS_SUCCESS:
+    status, results = row
+    if status != job_c.STATUS_SUCCESS:
         _log.error("job %d has failed; see 'gnt-job info %d'", job_id, job_id)
         return None
-    ((results,),) = client.query_jobs([job_id], ["opresult"])
     return results[0]
 
 

@@ -22,9 +22,8 @@ STAMP = [1795213010, 684568]
 class ScriptedClient:
     """Answers WaitForJobChange from a list."""
 
-    def __init__(self, *changes: Any, result: Any = None) -> None:
+    def __init__(self, *changes: Any) -> None:
         self.changes = list(changes)
-        self.result = result
         self.asked: list[tuple[Any, ...]] = []
 
     def wait_for_job_change_once(self, *args: Any) -> Any:
@@ -33,9 +32,6 @@ class ScriptedClient:
         if isinstance(change, BaseException):
             raise change
         return change
-
-    def query_jobs(self, job_ids: Any, fields: Any) -> Any:
-        return [self.result]
 
 
 def entry(serial: int, text: Any, kind: str = "message") -> list[Any]:
@@ -58,7 +54,7 @@ def test_every_line_once_and_in_order() -> None:
         (["success"], [entry(3, "c")]),
     )
     shown: list[str] = []
-    assert jobs.follow_job(client, 7, shown.append) == "success"  # type: ignore[arg-type]
+    assert jobs.follow_job(client, 7, shown.append) == ["success"]  # type: ignore[arg-type]
     assert [line[25:] for line in shown] == ["a", "b", "c"]
     assert [(info, serial) for _, _, info, serial, _ in client.asked] == [
         (None, None),
@@ -70,14 +66,14 @@ def test_every_line_once_and_in_order() -> None:
 
 def test_a_master_that_repeats_itself_instead_of_saying_nochange() -> None:
     client = ScriptedClient((["running"], []), (["running"], []), (["error"], []))
-    assert jobs.follow_job(client, 7) == "error"  # type: ignore[arg-type]
+    assert jobs.follow_job(client, 7) == ["error"]  # type: ignore[arg-type]
 
 
 def test_a_job_that_has_ended_before() -> None:
     client = ScriptedClient((["canceled"], []))
-    assert jobs.follow_job(client, 7) == "canceled"  # type: ignore[arg-type]
+    assert jobs.follow_job(client, 7) == ["canceled"]  # type: ignore[arg-type]
     again = ScriptedClient((["success"], [entry(1, "x")]))
-    assert jobs.follow_job(again, 7, lambda text: None) == "success"  # type: ignore[arg-type]
+    assert jobs.follow_job(again, 7, lambda text: None) == ["success"]  # type: ignore[arg-type]
     assert len(again.asked) == 1, "the answer with the end of the job is the last one"
 
 
@@ -96,7 +92,6 @@ def test_log_lines(kind: str, message: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("row", "error", "text"),
     [
-        (None, errors.JobLost, "job 7 does not exist"),
         (["canceled", ["canceled"], [None]], errors.JobCanceled, "^Job was canceled$"),
         (
             ["canceled", ["success", "canceled"], [1, ["JobCanceled", ["by request"]]]],
@@ -119,12 +114,25 @@ def test_log_lines(kind: str, message: Any, text: str) -> None:
 )
 def test_results_that_are_errors(row: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        jobs.job_result(ScriptedClient(result=row), 7)  # type: ignore[arg-type]
+        jobs.job_result(7, row)
 
 
-def test_results() -> None:
-    client = ScriptedClient((["success"], []), result=["success", ["success"] * 2, [1, None]])
-    assert jobs.wait_for_job(client, 7) == [1, None]  # type: ignore[arg-type]
+def test_results_come_with_the_answer_which_brings_the_end() -> None:
+    client = ScriptedClient(
+        (["running", ["success", "running"], [1, None]], []),
+        (["success", ["success"] * 2, [1, 2]], []),
+    )
+    assert jobs.wait_for_job(client, 7) == [1, 2]  # type: ignore[arg-type]
+    assert [asked[:3] for asked in client.asked] == [
+        (7, jobs.RESULT_FIELDS, None),
+        (7, jobs.RESULT_FIELDS, ["running", ["success", "running"], [1, None]]),
+    ]
+
+
+def test_a_job_which_does_not_exist_any_more() -> None:
+    client = ScriptedClient((["running", ["running"], [None]], []), (None, []))
+    with pytest.raises(errors.JobLost, match="job 7 does not exist"):
+        jobs.wait_for_job(client, 7)  # type: ignore[arg-type]
 
 
 def test_reason_trail() -> None:
@@ -205,25 +213,19 @@ class CountingClient:
 
     def wait_for_job_change_once(self, *_args: Any) -> Any:
         self.requests.append("WaitForJobChange")
-        return ["success"], [entry(1, "done")]
+        return ["success", ["success"], [None]], [entry(1, "done")]
 
     def query_jobs(self, job_ids: Any, fields: Any) -> Any:
         self.requests.append("QueryJobs")
-        return [["success", ["success"], [None]] for _job_id in job_ids]
+        return [["success"] for _job_id in job_ids]
 
 
 @pytest.mark.parametrize(
     ("count", "requests"),
     [
-        (1, ["SubmitManyJobs", "WaitForJobChange", "QueryJobs"]),
+        (1, ["SubmitManyJobs", "WaitForJobChange"]),
         # While several are left, their states decide for which one to wait first.
-        (
-            2,
-            [
-                *("SubmitManyJobs", "QueryJobs", "WaitForJobChange", "QueryJobs"),
-                *("WaitForJobChange", "QueryJobs"),
-            ],
-        ),
+        (2, ["SubmitManyJobs", "QueryJobs", "WaitForJobChange", "WaitForJobChange"]),
     ],
 )
 def test_no_request_too_many(count: int, requests: list[str]) -> None:

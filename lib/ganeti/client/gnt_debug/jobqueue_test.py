@@ -180,7 +180,7 @@ class _TestJob:
         serial: int | None = None
         while True:
             answer = self._client.wait_for_job_change_once(
-                self._job_id, ["status"], info, serial, _POLL_S
+                self._job_id, jobs.RESULT_FIELDS, info, serial, _POLL_S
             )
             if answer is None:
                 continue
@@ -193,7 +193,7 @@ class _TestJob:
                 self._entry(timestamp, kind, message)
             if not entries and info is not None and info[0] in const.FINALIZED:
                 break
-        self._check_end(str(info[0]) if info else "")
+        self._check_end(info)
 
     def _entry(self, timestamp: Sequence[int], kind: str, message: Any) -> None:
         if kind == const.LOG_JQUEUE_TEST:
@@ -233,17 +233,18 @@ class _TestJob:
             seen = len(self._messages) - current * len(_MESSAGES)
             _require(seen == argument, f"{argument} messages were sent, {seen} were received")
 
-    def _check_end(self, status: str) -> None:
+    def _check_end(self, values: Sequence[Any]) -> None:
+        """Check how the job has ended, by the values of ``jobs.RESULT_FIELDS``."""
+        status, states, _results = values
         run = next(
             (number + 1 for number, fail in enumerate(self._failing) if fail), len(self._failing)
         )
         _require(self._messages == list(_MESSAGES) * run, "messages are missing or changed")
         _require(self._expected == len(_MESSAGES) * run, "not all opcodes announced messages")
-        ((states,),) = self._client.query_jobs([self._job_id], ["opstatus"])
         if not any(self._failing):
             _require(status == "success", f"the job ended as {status}")
             _require(
-                jobs.job_result(self._client, self._job_id) == [True] * run,
+                jobs.job_result(self._job_id, values) == [True] * run,
                 "the results are not those of the opcodes",
             )
             return
@@ -251,7 +252,7 @@ class _TestJob:
         wanted = ["success"] * (run - 1) + ["error"] * (len(self._failing) - run + 1)
         _require(list(states) == wanted, f"the opcodes ended as {states}")
         try:
-            jobs.job_result(self._client, self._job_id)
+            jobs.job_result(self._job_id, values)
         except errors.OpExecError as err:
             _require(_REQUESTED in str(err), f"the job failed with another error: {err}")
             terminal.out(f"Ignoring error for 'job fail' test: {_REQUESTED}")

@@ -66,10 +66,12 @@ class Queue(FakeMaster):
             # One line at a time, in the state which it was written in.
             status, states, kind, message = script[done]
             job.status, job.states = status, states
-            return [[job.status], [[done + 1, list(self.STAMP), kind, message]]]
-        if job.status != "canceled":
-            self._end(job)
-        return [[job.status], []]
+            entries = [[done + 1, list(self.STAMP), kind, message]]
+        else:
+            entries = []
+            if job.status != "canceled":
+                self._end(job)
+        return [[self._job_field(job, field) for field in fields], entries]
 
     def _job_field(self, job: FakeJob, field: str) -> Any:
         # One job after the other; or all at once.
