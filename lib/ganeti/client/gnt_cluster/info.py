@@ -115,13 +115,7 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
         ("shared file storage path", info["shared_file_storage_dir"]),
         ("gluster storage path", info["gluster_storage_dir"]),
         ("maintenance of node health", info["maintain_node_health"]),
-        (
-            "uid pool",
-            ", ".join(
-                number(low) if low == high else f"{number(low)}-{number(high)}"
-                for low, high in info["uid_pool"]
-            ),
-        ),
+        ("uid pool", _uid_pool(info["uid_pool"], number)),
         ("default instance allocator", info["default_iallocator"]),
         (
             "default instance allocator parameters",
@@ -138,27 +132,29 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
         ("compression tools", list(info["compression_tools"])),
         (
             "automatic instance failover",
-            f"after {number(info['auto_instance_failover'])} s"
-            if info.get("auto_instance_failover")
-            else "off",
+            _or_off("after", info.get("auto_instance_failover"), number),
         ),
-        (
-            "watchdogs of nodes",
-            f"timeout {number(info['node_watchdog'])} s" if info.get("node_watchdog") else "off",
-        ),
+        ("watchdogs of nodes", _or_off("timeout", info.get("node_watchdog"), number)),
         ("enabled user shutdown", info["enabled_user_shutdown"]),
         ("execution of jobs", f"in {info.get('job_execution') or 'threads'}"),
         ("REST requires authentication", info["rapi_require_authentication"]),
-        (
-            "automatic master failover",
-            f"after {number(info['auto_failover'])} s" if info.get("auto_failover") else "off",
-        ),
+        ("automatic master failover", _or_off("after", info.get("auto_failover"), number)),
         ("witness", info.get("witness") or "none"),
         *_auto_balance(info.get("auto_balance"), number),
         ("modify ssh setup", info["modify_ssh_setup"]),
         ("ssh_key_type", info["ssh_key_type"]),
         ("ssh_key_bits", info["ssh_key_bits"]),
     ]
+
+
+def _uid_pool(ranges: list[list[int]], number: Number) -> str:
+    return ", ".join(
+        number(low) if low == high else f"{number(low)}-{number(high)}" for low, high in ranges
+    )
+
+
+def _or_off(word: str, timeout_s: int | None, number: Number) -> str:
+    return f"{word} {number(timeout_s)} s" if timeout_s else "off"
 
 
 def _params(params: Mapping[str, Any], number: Number) -> dict[str, str]:

@@ -23,14 +23,9 @@ def import_machine(values: Values, arguments: list[str]) -> int:
 
     The disks are converted into an export on the master, of which the cluster makes the instance.
     """
-    import dataclasses
-    import os
     import shutil
     import tempfile
 
-    from ganeti.foreign import images, reading
-    from ganeti.foreign.export import CONFIG_FILE, Dump, describe
-    from ganeti.platform import machine as platform
     from ganeti.platform import paths
     from ganeti.utils import fs
 
@@ -44,41 +39,17 @@ def import_machine(values: Values, arguments: list[str]) -> int:
     top = paths.current().export_dir
     fs.make_dirs(top, 0o750)
     work = tempfile.mkdtemp(prefix=".import-", dir=top)
+    try:
+        converted = _convert(values, arguments, top, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if converted is None:
+        terminal.out("Nothing was changed, because of --dry-run.")
+        return failures.EXIT_SUCCESS
+    name, target = converted
     # The export says what the disks are.
     values.set("disks", [])
     values.set("sd_size", None)
-    try:
-        found, description = reading.read(values.source_kind, arguments[0], work)
-        name = (arguments[1] if len(arguments) > 1 else found.name).lower()
-        _require_name(name, arguments[0])
-        if values.no_nics:
-            found = dataclasses.replace(found, nics=())
-        directories = [values.disks_from] if values.disks_from else []
-        _show(found, name)
-        for disk in found.disks:
-            path = images.locate(disk.path, description, directories)
-            if not disk.gzip:
-                images.inspect(path, disk.format)
-        if values.dry_run:
-            terminal.out("Nothing was changed, because of --dry-run.")
-            return failures.EXIT_SUCCESS
-        target = os.path.join(top, name)
-        if os.path.exists(target):
-            raise errors.OpPrereqError(
-                f"there is an export of {name} already. Remove it with 'gnt-backup remove"
-                f" {name}', or give another name.",
-                errors.ECODE_EXISTS,
-            )
-        export = os.path.join(work, "export")
-        os.mkdir(export, 0o700)
-        terminal.out("Converting the disks...")
-        dumps = images.to_raw(found, description, export, directories=directories)
-        node = platform.current().hostname()
-        text = describe(found, name, [Dump(*one) for one in dumps], source=node)
-        fs.write_file(os.path.join(export, CONFIG_FILE), text, mode=0o600)
-        os.rename(export, target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     try:
         create(
             values,
@@ -97,6 +68,52 @@ def import_machine(values: Values, arguments: list[str]) -> int:
     shutil.rmtree(target)
     terminal.out(f"Start the instance with 'gnt-instance startup {name}'.")
     return failures.EXIT_SUCCESS
+
+
+def _convert(values: Values, arguments: list[str], top: str, work: str) -> tuple[str, str] | None:
+    """Convert the machine into an export, unless this is a dry run.
+
+    :param top: directory of the exports.
+    :param work: directory below it for unfinished files.
+    :returns: name of the instance and path of its export; None after a dry run.
+    """
+    import dataclasses
+    import os
+
+    from ganeti.foreign import images, reading
+    from ganeti.foreign.export import CONFIG_FILE, Dump, describe
+    from ganeti.platform import machine
+    from ganeti.utils import fs
+
+    found, description = reading.read(values.source_kind, arguments[0], work)
+    name = (arguments[1] if len(arguments) > 1 else found.name).lower()
+    _require_name(name, arguments[0])
+    if values.no_nics:
+        found = dataclasses.replace(found, nics=())
+    directories = [values.disks_from] if values.disks_from else []
+    _show(found, name)
+    for disk in found.disks:
+        path = images.locate(disk.path, description, directories)
+        if not disk.gzip:
+            images.inspect(path, disk.format)
+    if values.dry_run:
+        return None
+    target = os.path.join(top, name)
+    if os.path.exists(target):
+        raise errors.OpPrereqError(
+            f"there is an export of {name} already. Remove it with 'gnt-backup remove"
+            f" {name}', or give another name.",
+            errors.ECODE_EXISTS,
+        )
+    export = os.path.join(work, "export")
+    os.mkdir(export, 0o700)
+    terminal.out("Converting the disks...")
+    dumps = images.to_raw(found, description, export, directories=directories)
+    node = machine.current().hostname()
+    text = describe(found, name, [Dump(*one) for one in dumps], source=node)
+    fs.write_file(os.path.join(export, CONFIG_FILE), text, mode=0o600)
+    os.rename(export, target)
+    return name, target
 
 
 def _require_name(name: str, path: str) -> None:

@@ -11,35 +11,50 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
+    from ganeti.opcodes.instance import OpInstanceSetParams
+
 #: Prefixes of changes which may take effect only at the next start.
 _LATER = ("be/", "disk", "hv/", "nic")
 
 
 def modify(values: Values, arguments: list[str]) -> int:
     """Change an instance (``modify``)."""
-    from ganeti.objects import disk_templates
-    from ganeti.opcodes.instance import OpInstanceSetParams
-
     if values.offline_inst and values.online_inst:
         raise errors.OpPrereqError("give either --offline or --online", errors.ECODE_INVAL)
-    wanted = (
-        values.nics,
-        values.disks,
-        values.disk_template,
-        values.hvparams,
-        values.beparams,
-        values.osparams,
-        values.osparams_private,
-        values.os,
-        values.offline_inst,
-        values.online_inst,
-        values.runtime_mem,
-        values.new_primary_node,
-        values.instance_communication is not None,
-    )
-    if not any(wanted):
+    if not _asks_for_change(values):
         terminal.err("Please give at least one of the parameters.")
         return failures.EXIT_FAILURE
+    _require_secondary(values)
+    result = jobs.run_opcode(_opcode(values, arguments[0]), values)
+    if result and not values.dry_run:
+        _report(arguments[0], result)
+    return failures.EXIT_SUCCESS
+
+
+def _asks_for_change(values: Values) -> bool:
+    return any(
+        (
+            values.nics,
+            values.disks,
+            values.disk_template,
+            values.hvparams,
+            values.beparams,
+            values.osparams,
+            values.osparams_private,
+            values.os,
+            values.offline_inst,
+            values.online_inst,
+            values.runtime_mem,
+            values.new_primary_node,
+            values.instance_communication is not None,
+        )
+    )
+
+
+def _require_secondary(values: Values) -> None:
+    """Refuse a conversion to mirrored disks for which no node is given."""
+    from ganeti.objects import disk_templates
+
     if values.disk_template in disk_templates.INT_MIRRORED and not (
         values.node or values.iallocator
     ):
@@ -49,49 +64,52 @@ def modify(values: Values, arguments: list[str]) -> int:
             " an allocator with --iallocator.",
             errors.ECODE_INVAL,
         )
+
+
+def _opcode(values: Values, name: str) -> OpInstanceSetParams:
+    from ganeti.opcodes.instance import OpInstanceSetParams
+
     hypervisor, hvparams = _chosen_hypervisor(values.hvparams)
-    offline = True if values.offline_inst else False if values.online_inst else None
-    result = jobs.run_opcode(
-        OpInstanceSetParams(
-            instance_name=arguments[0],
-            nics=instance_options.nic_changes(values.nics),
-            disks=instance_options.disk_changes(values.disks),
-            disk_template=values.disk_template,
-            ext_params=values.ext_params,
-            file_driver=values.file_driver,
-            file_storage_dir=values.file_storage_dir,
-            remote_node=values.node,
-            iallocator=values.iallocator,
-            pnode=values.new_primary_node,
-            hypervisor=hypervisor,
-            hvparams=instance_options.hypervisor_params(hvparams),
-            beparams=instance_options.backend(values),
-            runtime_mem=values.runtime_mem,
-            os_name=values.os,
-            osparams=values.osparams,
-            osparams_private=values.osparams_private or None,
-            force=values.force,
-            force_variant=values.force_variant,
-            ignore_ipolicy=values.ignore_ipolicy,
-            conflicts_check=values.conflicts_check,
-            wait_for_sync=values.wait_for_sync,
-            hotplug=values.hotplug,
-            offline=offline,
-            instance_communication=values.instance_communication,
-            **jobs.common_params(values),
-        ),
-        values,
+    return OpInstanceSetParams(
+        instance_name=name,
+        nics=instance_options.nic_changes(values.nics),
+        disks=instance_options.disk_changes(values.disks),
+        disk_template=values.disk_template,
+        ext_params=values.ext_params,
+        file_driver=values.file_driver,
+        file_storage_dir=values.file_storage_dir,
+        remote_node=values.node,
+        iallocator=values.iallocator,
+        pnode=values.new_primary_node,
+        hypervisor=hypervisor,
+        hvparams=instance_options.hypervisor_params(hvparams),
+        beparams=instance_options.backend(values),
+        runtime_mem=values.runtime_mem,
+        os_name=values.os,
+        osparams=values.osparams,
+        osparams_private=values.osparams_private or None,
+        force=values.force,
+        force_variant=values.force_variant,
+        ignore_ipolicy=values.ignore_ipolicy,
+        conflicts_check=values.conflicts_check,
+        wait_for_sync=values.wait_for_sync,
+        hotplug=values.hotplug,
+        offline=True if values.offline_inst else False if values.online_inst else None,
+        instance_communication=values.instance_communication,
+        **jobs.common_params(values),
     )
-    if result and not values.dry_run:
-        terminal.out(f"Modified instance {arguments[0]}")
-        for what, value in result:
-            terminal.out(f" - {what} -> {value}")
-        if any(what.lower().startswith(_LATER) for what, _value in result):
-            terminal.out(
-                "Changes that the running guest did not get at once take effect at its next"
-                " start by the cluster; a restart from inside is not enough."
-            )
-    return failures.EXIT_SUCCESS
+
+
+def _report(name: str, result: list[list[str]]) -> None:
+    """Print the changes which the job made."""
+    terminal.out(f"Modified instance {name}")
+    for what, value in result:
+        terminal.out(f" - {what} -> {value}")
+    if any(what.lower().startswith(_LATER) for what, _value in result):
+        terminal.out(
+            "Changes that the running guest did not get at once take effect at its next"
+            " start by the cluster; a restart from inside is not enough."
+        )
 
 
 def _chosen_hypervisor(given: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:

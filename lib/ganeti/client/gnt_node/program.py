@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from ganeti.cli.output import Pairs
     from ganeti.luxi import client as luxi
+    from ganeti.opcodes.node import OpNodeAdd
+
+    #: Name, secondary address, and whether it is the master.
+    Known = tuple[str, str, bool]
 
 LIST_FIELDS = ("name", "dtotal", "dfree", "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt")
 _FORMATTERS = {name: listing.join_list for name in ("pinst_list", "sinst_list", "tags")}
@@ -161,47 +165,22 @@ def _bring_images(name: str) -> None:
 
 def _add(values: Values, arguments: list[str]) -> int:
     """Add a machine, which is prepared here, by a token, or not at all."""
-    from ganeti.cli import node_params
-    from ganeti.opcodes.node import OpNodeAdd
-
     host = machine.current().lookup(arguments[0])
     client = jobs.connect()
     known = _known_node(client, host.name)
-    if known is not None and not values.readd:
-        terminal.err(
-            f"Node {host.name} already in the cluster (as {known[0]}) - please retry with '--readd'"
-        )
+    refusal = _refusal(host.name, known, values.readd)
+    if refusal:
+        terminal.err(refusal)
         return failures.EXIT_FAILURE
-    if known is None and values.readd:
-        terminal.err(f"Node {host.name} not in the cluster - please retry without '--readd'")
-        return failures.EXIT_FAILURE
-    if known is not None and known[2]:
-        terminal.err(f"Node {host.name} is the master and cannot be added again")
-        return failures.EXIT_FAILURE
-    opcode = OpNodeAdd(
-        node_name=host.name if known is None else known[0],
-        secondary_ip=values.secondary_ip if known is None else known[1],
-        readd=values.readd,
-        group=values.nodegroup,
-        master_capable=values.master_capable,
-        vm_capable=values.vm_capable,
-        ndparams=None if values.ndparams is None else node_params.node_params(values.ndparams),
-        hv_state=node_params.hv_state(values.hv_state) or None,
-        disk_state=node_params.disk_state(values.disk_state) or None,
-        node_setup=values.node_setup,
-        **jobs.common_params(values),
-    )
-    if values.dry_run:
-        # The machine is not changed; the master shows the plan.
+    opcode = _opcode(values, host.name, known)
+    if values.dry_run or not (values.token or values.node_setup):
+        # The machine is not changed; in a dry run the master shows the plan.
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
     if values.token:
         from ganeti.client.gnt_node import join
 
         return join.add(values, host, opcode, client)
-    if not values.node_setup:
-        jobs.run_opcode(opcode, values, client=client)
-        return failures.EXIT_SUCCESS
     from ganeti import bootstrap
     from ganeti.bootstrap import remote
 
@@ -223,6 +202,35 @@ def _add(values: Values, arguments: list[str]) -> int:
             prepared.keep()  # the job may continue and needs the preparation
             raise
     return failures.EXIT_SUCCESS
+
+
+def _refusal(name: str, known: Known | None, readd: bool) -> str:
+    """Say why the master would not add the machine; empty when it may."""
+    if known is None:
+        return f"Node {name} not in the cluster - please retry without '--readd'" if readd else ""
+    if not readd:
+        return f"Node {name} already in the cluster (as {known[0]}) - please retry with '--readd'"
+    return f"Node {name} is the master and cannot be added again" if known[2] else ""
+
+
+def _opcode(values: Values, name: str, known: Known | None) -> OpNodeAdd:
+    from ganeti.cli import node_params
+    from ganeti.opcodes.node import OpNodeAdd
+
+    known_name, secondary_ip, _is_master = known or (name, values.secondary_ip, False)
+    return OpNodeAdd(
+        node_name=known_name,
+        secondary_ip=secondary_ip,
+        readd=values.readd,
+        group=values.nodegroup,
+        master_capable=values.master_capable,
+        vm_capable=values.vm_capable,
+        ndparams=None if values.ndparams is None else node_params.node_params(values.ndparams),
+        hv_state=node_params.hv_state(values.hv_state) or None,
+        disk_state=node_params.disk_state(values.disk_state) or None,
+        node_setup=values.node_setup,
+        **jobs.common_params(values),
+    )
 
 
 def _ssh_port_of_new(client: luxi.Client, group: str | None, ndparams: Mapping[str, Any]) -> int:
@@ -250,8 +258,8 @@ def _pins(name: str) -> tuple[str, ...]:
     return node.key_pins or () if node is not None else ()
 
 
-def _known_node(client: luxi.Client, name: str) -> tuple[str, str, bool] | None:
-    """Return name, secondary address and whether it is the master; None for an unknown machine."""
+def _known_node(client: luxi.Client, name: str) -> Known | None:
+    """Return what the cluster knows of a node; None for an unknown machine."""
     try:
         rows = client.query_nodes([name], ["name", "sip", "master"], False)
     except errors.OpPrereqError as err:

@@ -160,19 +160,9 @@ def _indices(values: Iterable[int]) -> str:
     return f"[{','.join(str(value) for value in values)}]"
 
 
-def show_node(node: Node) -> str:
-    """Write all facts of a node."""
+def _resources(node: Node) -> list[tuple[str, object]]:
     number = formats.number
-    tags = ",".join(f'("{tag}",{count})' for tag, count in sorted(node.primary_tags.items()))
-    peers = ",".join(f"({peer},{memory})" for peer, memory in node.peers.items())
-    pairs = ",".join(
-        f'(("{location}","{tag}"),{count})'
-        for (location, tag), count in sorted(node.location_pairs.items())
-    )
-    hypervisor = _HYPERVISORS.get(node.hypervisor or "")
-    fields: list[tuple[str, object]] = [
-        ("name", f'"{node.name}"'),
-        ("alias", f'"{node.alias}"'),
+    return [
         ("tMem", number(node.total_memory)),
         ("nMem", node.own_memory),
         ("iMem", node.instance_memory),
@@ -194,8 +184,12 @@ def show_node(node: Node) -> str:
         ("pListForth", _indices(node.forth.primaries)),
         ("sList", _indices(node.real.secondaries)),
         ("sListForth", _indices(node.forth.secondaries)),
-        ("idx", node.index),
-        ("peers", f"[{peers}]"),
+    ]
+
+
+def _ratios_and_limits(node: Node) -> list[tuple[str, object]]:
+    number = formats.number
+    return [
         ("failN1", node.failing),
         # The original never computes these three when it loads a cluster.
         ("failN1Forth", True),
@@ -215,24 +209,45 @@ def show_node(node: Node) -> str:
         ("hiSpindles", number(node.max_spindles)),
         ("instSpindles", number(node.real.spindles)),
         ("instSpindlesForth", number(node.forth.spindles)),
-        ("offline", node.offline),
-        ("isMaster", node.master),
-        ("nTags", formats.texts(node.tags)),
-        ("utilPool", _load(node.pool)),
-        ("utilLoad", _load(node.load)),
-        ("utilLoadForth", _load(node.load)),
-        ("pTags", f"fromList [{tags}]"),
-        ("group", node.group),
-        ("iPolicy", formats.policy(node.policy) if node.policy else ""),
-        ("exclStorage", node.exclusive_storage),
-        ("migTags", _names(node.migration_tags)),
-        ("rmigTags", _names(node.accepted_tags)),
-        ("locationTags", _names(node.location_tags)),
-        ("locationScore", node.location_score),
-        ("instanceMap", f"fromList [{pairs}]"),
-        ("hypervisor", "Nothing" if hypervisor is None else f"Just {hypervisor}"),
     ]
-    return _record("Node", fields)
+
+
+def show_node(node: Node) -> str:
+    """Write all facts of a node."""
+    tags = ",".join(f'("{tag}",{count})' for tag, count in sorted(node.primary_tags.items()))
+    peers = ",".join(f"({peer},{memory})" for peer, memory in node.peers.items())
+    pairs = ",".join(
+        f'(("{location}","{tag}"),{count})'
+        for (location, tag), count in sorted(node.location_pairs.items())
+    )
+    hypervisor = _HYPERVISORS.get(node.hypervisor or "")
+    return _record(
+        "Node",
+        (
+            ("name", f'"{node.name}"'),
+            ("alias", f'"{node.alias}"'),
+            *_resources(node),
+            ("idx", node.index),
+            ("peers", f"[{peers}]"),
+            *_ratios_and_limits(node),
+            ("offline", node.offline),
+            ("isMaster", node.master),
+            ("nTags", formats.texts(node.tags)),
+            ("utilPool", _load(node.pool)),
+            ("utilLoad", _load(node.load)),
+            ("utilLoadForth", _load(node.load)),
+            ("pTags", f"fromList [{tags}]"),
+            ("group", node.group),
+            ("iPolicy", formats.policy(node.policy) if node.policy else ""),
+            ("exclStorage", node.exclusive_storage),
+            ("migTags", _names(node.migration_tags)),
+            ("rmigTags", _names(node.accepted_tags)),
+            ("locationTags", _names(node.location_tags)),
+            ("locationScore", node.location_score),
+            ("instanceMap", f"fromList [{pairs}]"),
+            ("hypervisor", "Nothing" if hypervisor is None else f"Just {hypervisor}"),
+        ),
+    )
 
 
 def show_cluster(cluster: Cluster) -> str:
