@@ -21,13 +21,11 @@ RUNTIME = [
     "simplejson",
     "pyparsing",
     "PyYAML",
+    "numpy",
 ]
-#: Without it, hbal searches large clusters slowly.
-ARRAYS = ["numpy"]
 #: With it, commands and daemons send traces when OTEL_EXPORTER_OTLP_ENDPOINT is set.
 TRACING = ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"]
 DEVELOPMENT = [
-    *ARRAYS,
     *TRACING,
     "pytest",
     "pytest-xdist",
@@ -59,5 +57,5 @@ setup(
     packages=find_packages("lib"),
     package_data={"": ["*.rst", "py.typed"]},
     install_requires=RUNTIME,
-    extras_require={"dev": DEVELOPMENT, "arrays": ARRAYS, "tracing": TRACING},
+    extras_require={"dev": DEVELOPMENT, "tracing": TRACING},
 )

@@ -29,8 +29,8 @@ SUITES = {"bookworm": "3.0", "trixie": "3.1"}
 _PACKAGES = "ganeti openssh-server iproute2 iputils-arping procps fdisk python3 cron-daemon-common"
 #: What our package depends on; the machines find it in an archive of their own, without a network.
 _OFFERED = (
-    "iproute2 iputils-arping openssl procps python3-cryptography python3-openssl python3-pycurl"
-    " python3-pyinotify python3-pyparsing python3-simplejson python3-yaml systemd"
+    "iproute2 iputils-arping openssl procps python3-cryptography python3-numpy python3-openssl"
+    " python3-pycurl python3-pyinotify python3-pyparsing python3-simplejson python3-yaml systemd"
 )
 _MORE = {"bookworm": "", "trixie": "python3-pyasyncore"}
 _EMULATOR = {"bookworm": "qemu-system-x86 qemu-utils socat", "trixie": ""}

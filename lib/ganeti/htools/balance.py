@@ -31,8 +31,7 @@ class Options:
         to its secondary node.
     :ivar ignore_soft_errors: allow what only violates policies.
     :ivar min_gain: what one step must gain while the score is at most ``min_gain_limit``.
-    :ivar arrays: whether numpy may be used.
-    :ivar arrays_from: number of instances times nodes from which it is used.
+    :ivar arrays_from: number of instances times nodes from which arrays are used.
     """
 
     disk_moves: bool = True
@@ -43,7 +42,6 @@ class Options:
     min_score: float = 1e-9
     min_gain: float = 0.01
     min_gain_limit: float = 0.1
-    arrays: bool = True
     arrays_from: int = ARRAYS_PAY
 
 
@@ -177,11 +175,11 @@ class Finder:
         state, options = self._state, self._options
         chosen = movable(state, options)
         targets = [node.index for node in state.nodes if not node.offline]
-        arrays = None
-        if options.arrays and targets and len(chosen) * len(targets) >= options.arrays_from:
-            arrays = import_arrays()
-        if arrays is not None and arrays.usable(state.nodes):
-            return self._search_arrays(arrays, chosen)
+        if targets and len(chosen) * len(targets) >= options.arrays_from:
+            from ganeti.htools import arrays  # numpy takes longer to load than a small search
+
+            if arrays.usable(state.nodes):
+                return self._search_arrays(arrays, chosen)
         best: tuple[Instance, Move, moves.Done, float] | None = None
         for instance in chosen:
             own = self._best_of(instance, targets)
@@ -246,15 +244,6 @@ class Finder:
 
 #: Number of moves with the best estimates which are tried before all others are examined again.
 _FIRST_TRIED = 64
-
-
-def import_arrays() -> ModuleType | None:
-    """Return the module for searches on arrays; None when numpy is not installed."""
-    try:
-        from ganeti.htools import arrays
-    except ImportError:
-        return None
-    return arrays
 
 
 def kinds_of(

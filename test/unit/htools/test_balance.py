@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti.htools import balance, moves, score, units
+from ganeti.htools import arrays, balance, moves, score, units
 from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.loading import text
@@ -158,7 +158,6 @@ def give_units(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_arrays_find_the_same_steps(seed: int) -> None:
-    pytest.importorskip("numpy", reason="the Python package numpy is not installed")
     found = []
     for arrays_from in (1 << 40, 0):
         cluster = text.parse(random_clusters.make(seed, forthcoming=True)[0])
@@ -179,8 +178,6 @@ def test_arrays_find_the_same_steps(seed: int) -> None:
 
 
 def test_estimates_on_arrays_are_the_scores() -> None:
-    arrays = pytest.importorskip("numpy") and balance.import_arrays()
-    assert arrays is not None
     checked = 0
     for seed in range(40):
         cluster = made(seed)
