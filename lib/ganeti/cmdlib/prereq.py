@@ -340,6 +340,38 @@ def require_instance_bridges(
     require_bridges(config, rpc, [nic.nicparams for nic in instance.nics], node_uuid)
 
 
+def require_can_run(
+    config: Config,
+    rpc: RpcRunner,
+    instance: FilledInstance,
+    node_uuid: str,
+    facts: Mapping[str, Any] | None,
+    *,
+    restart: bool,
+) -> int:
+    """Check that an instance which is marked up can run on another node.
+
+    :param facts: what the hypervisor of the node has just reported; None asks the node.
+    :param restart: its guest is stopped, and started there: the node must accept its parameters,
+        otherwise it could not be started again.
+    :returns: the free memory in MiB.
+    """
+    require_instance_bridges(config, rpc, instance, node_uuid)
+    free_mib = require_free_memory(
+        config,
+        rpc,
+        node_uuid,
+        f"running instance {instance.name}",
+        instance.beparams["minmem"],
+        instance.hypervisor,
+        instance.hvparams,
+        facts,
+    )
+    if restart:
+        require_hvparams_usable(config, rpc, [node_uuid], instance.hypervisor, instance.hvparams)
+    return free_mib
+
+
 def require_allowed_os(config: Config, name: str) -> None:
     """Check that the OS is not blacklisted; a blacklist entry concerns all variants.
 

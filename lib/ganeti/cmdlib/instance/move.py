@@ -96,23 +96,11 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         snapshots.require_none(self, instance, "move")
         filled = self.config.filled(instance)
         facts = ratios.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
-        prereq.require_instance_bridges(self.config, self.rpc, filled, target.uuid)
         up = instance.admin_state == prereq.ADMIN_UP
         if up:
-            prereq.require_free_memory(
-                self.config,
-                self.rpc,
-                target.uuid,
-                f"running instance {instance.name}",
-                filled.beparams["minmem"],
-                instance.hypervisor,
-                filled.hvparams,
-                facts,
-            )
-            # Otherwise it would be stopped, and could not be started again.
-            prereq.require_hvparams_usable(
-                self.config, self.rpc, [target.uuid], instance.hypervisor, filled.hvparams
-            )
+            prereq.require_can_run(self.config, self.rpc, filled, target.uuid, facts, restart=True)
+        else:
+            prereq.require_instance_bridges(self.config, self.rpc, filled, target.uuid)
         disks = sizes.real(self.rpc, instance, self.config.instance_disks(instance))
         capacity.require_free_space(
             self.config, self.rpc, [target.uuid], capacity.volumes_mib(disks)

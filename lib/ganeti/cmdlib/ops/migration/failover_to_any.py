@@ -146,22 +146,7 @@ def plan(
     disks = mirror.mirrored_disks(unit.config, instance)
     capacity.require_free_space(unit.config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
     if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_instance_bridges(unit.config, unit.rpc, filled, target.uuid)
-        prereq.require_free_memory(
-            unit.config,
-            unit.rpc,
-            target.uuid,
-            f"running instance {instance.name}",
-            filled.beparams["minmem"],
-            instance.hypervisor,
-            filled.hvparams,
-            facts,
-        )
-        if running:
-            # Otherwise it would be stopped, and could not be started again.
-            prereq.require_hvparams_usable(
-                unit.config, unit.rpc, [target.uuid], instance.hypervisor, filled.hvparams
-            )
+        prereq.require_can_run(unit.config, unit.rpc, filled, target.uuid, facts, restart=running)
     if source.offline and secondary.offline:
         raise errors.OpPrereqError(
             f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"

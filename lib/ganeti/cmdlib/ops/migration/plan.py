@@ -142,22 +142,9 @@ def plan_migration(
     facts = require_policy(unit, filled, target, ignore=ignore_policy, facts=facts)
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_instance_bridges(unit.config, unit.rpc, filled, target.uuid)
-        free_mib = prereq.require_free_memory(
-            unit.config,
-            unit.rpc,
-            target.uuid,
-            f"running instance {instance.name}",
-            filled.beparams["minmem"],
-            instance.hypervisor,
-            filled.hvparams,
-            facts,
+        free_mib = prereq.require_can_run(
+            unit.config, unit.rpc, filled, target.uuid, facts, restart=failover and running
         )
-        if failover and running:
-            # Otherwise it would be stopped, and could not be started again.
-            prereq.require_hvparams_usable(
-                unit.config, unit.rpc, [target.uuid], instance.hypervisor, filled.hvparams
-            )
         if not failover:
             balloon_mib = _needed_balloon(
                 unit.config, unit.rpc, instance, free_mib, allow_runtime_changes, target
