@@ -10,7 +10,7 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.migration import cleanup, failover, failover_to_any
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
-from ganeti.cmdlib.ops.migration.plan import MigrationPlan, plan_migration
+from ganeti.cmdlib.ops.migration.plan import MigrationOptions, MigrationPlan, plan_migration
 from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.opcodes.instance import OpInstanceFailover
 
@@ -65,14 +65,12 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
                 " there is no secondary node to choose and no synchronisation to wait for",
                 errors.ECODE_INVAL,
             )
-        return plan_migration(
-            self,
-            self.instance,
-            target,
+        options = MigrationOptions(
             failover=True,
             ignore_policy=self.op.ignore_ipolicy,
             ignore_consistency=self.op.ignore_consistency,
         )
+        return plan_migration(self, self.instance, target, options)
 
     def steps(self, plan: FailoverPlan) -> list[str]:
         return plan.steps(self.config)

@@ -17,7 +17,7 @@ from ganeti.cmdlib.ops.migration import (
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
 from ganeti.cmdlib.ops.migration.migrate_to_any import MigrateToAnyPlan
-from ganeti.cmdlib.ops.migration.plan import MigrationPlan, plan_migration
+from ganeti.cmdlib.ops.migration.plan import MigrationOptions, MigrationPlan, plan_migration
 from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.constants.hv import MIGRATION_LIVE
 from ganeti.constants.instance import SHUTDOWN_TIMEOUT_S
@@ -85,10 +85,7 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
         return migrate_to_any.plan(self, found, ignore_policy=self.op.ignore_ipolicy)
 
     def _plan(self, instance: Instance, target: Node) -> MigrationPlan:
-        return plan_migration(
-            self,
-            instance,
-            target,
+        options = MigrationOptions(
             failover=False,
             live=self._live(),
             allow_failover=self.op.allow_failover,
@@ -96,6 +93,7 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
             ignore_policy=self.op.ignore_ipolicy,
             ignore_versions=self.op.ignore_hvversions,
         )
+        return plan_migration(self, instance, target, options)
 
     def steps(self, plan: MigratePlan) -> list[str]:
         return plan.steps(self.config)

@@ -86,6 +86,28 @@ class MigrationPlan:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class MigrationOptions:
+    """What the user asks for, and what he accepts.
+
+    :ivar failover: stop the instance and start it on the target.
+    :ivar live: the guest goes on running while its memory is sent.
+    :ivar allow_failover: fail over where a migration is not possible.
+    :ivar allow_runtime_changes: the guest may be shrunk to the free memory of the target.
+    :ivar ignore_policy: violations of the policy are warnings.
+    :ivar ignore_versions: the hypervisor of the target may be older.
+    :ivar ignore_consistency: a failover may leave a node which is marked as offline, but not off.
+    """
+
+    failover: bool
+    live: bool = True
+    allow_failover: bool = False
+    allow_runtime_changes: bool = False
+    ignore_policy: bool = False
+    ignore_versions: bool = False
+    ignore_consistency: bool = False
+
+
 def require_mirrored(config: Config, instance: Instance, action: str) -> None:
     """Check that another node can reach the disks of the instance.
 
@@ -101,23 +123,13 @@ def require_mirrored(config: Config, instance: Instance, action: str) -> None:
 
 
 def plan_migration(
-    unit: AnyUnit,
-    instance: Instance,
-    target: Node,
-    *,
-    failover: bool,
-    live: bool = True,
-    allow_failover: bool = False,
-    allow_runtime_changes: bool = False,
-    ignore_policy: bool = False,
-    ignore_versions: bool = False,
-    ignore_consistency: bool = False,
+    unit: AnyUnit, instance: Instance, target: Node, options: MigrationOptions
 ) -> MigrationPlan:
     """Check everything and decide how the instance gets to the target.
 
-    :param ignore_consistency: a failover may leave a node which is marked as offline, but not off.
     :raises errors.OpPrereqError: it cannot go there, or not now.
     """
+    failover = options.failover
     action = "fail over" if failover else "migrate"
     config = unit.config
     prereq.require_not_forthcoming(instance, action)
@@ -132,14 +144,12 @@ def plan_migration(
     filled = config.filled(instance)
     running, facts = False, None
     if not failover:
-        failover, running, facts = _may_migrate(
-            unit, instance, source, target, allow_failover, ignore_versions
-        )
+        failover, running, facts = _may_migrate(unit, instance, source, target, options)
     if failover:
         # The failover stops it on its primary node only, before it starts on the other one.
-        info = location.require_failover(unit, instance, force=ignore_consistency)
+        info = location.require_failover(unit, instance, force=options.ignore_consistency)
         running = prereq.is_running(info)
-    facts = require_policy(unit, filled, target, ignore=ignore_policy, facts=facts)
+    facts = require_policy(unit, filled, target, ignore=options.ignore_policy, facts=facts)
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
         free_mib = prereq.require_can_run(
@@ -147,9 +157,9 @@ def plan_migration(
         )
         if not failover:
             balloon_mib = _needed_balloon(
-                unit.config, unit.rpc, instance, free_mib, allow_runtime_changes, target
+                unit.config, unit.rpc, instance, free_mib, options.allow_runtime_changes, target
             )
-    return MigrationPlan(instance, source, target, failover, live, running, balloon_mib)
+    return MigrationPlan(instance, source, target, failover, options.live, running, balloon_mib)
 
 
 class _Way(NamedTuple):
@@ -169,10 +179,10 @@ def _may_migrate(
     instance: Instance,
     source: Node,
     target: Node,
-    allow_failover: bool,
-    ignore_versions: bool,
+    options: MigrationOptions,
 ) -> _Way:
     """Decide whether the guest can be sent while it runs."""
+    allow_failover = options.allow_failover
     if source.offline:
         problem = f"its node {source.name} is offline"
         return _Way(_failover_instead(unit, instance, problem, allow_failover), running=False)
@@ -194,7 +204,7 @@ def _may_migrate(
         problem = answer.failure.message
         return _Way(_failover_instead(unit, instance, problem, allow_failover), running=True)
     answer.payload()
-    facts = _compare_versions(unit, instance, source, target, ignore_versions)
+    facts = _compare_versions(unit, instance, source, target, options.ignore_versions)
     return _Way(failover=False, running=True, facts=facts)
 
 
