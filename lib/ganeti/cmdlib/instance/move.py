@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, convert, ownership, sizes, snapshots, specs
+from ganeti.cmdlib.ops.disks import capacity, convert, sizes, snapshots, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import power
@@ -179,13 +179,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             target.uuid,
         )
         disk_work.create_storage_dir(self.rpc, instance, disks, target.uuid)
-        # The disks keep their names, which something else may have on the target.
-        ownership.require_absent(self.rpc, instance, [(disk, target.uuid) for disk in disks])
-        with self.config.transaction() as change:
-            for disk in disks:
-                change.add_detached_disk(
-                    convert.detached_part(self.config, instance, disk, target.uuid)
-                )
+        convert.add_parts(self.config, self.rpc, instance, disks, target.uuid)
         for index in range(len(disks)):
             self.feedback(f"* making disk {index} on node {target.name}")
         disk_work.create_devices(self, instance, {target.uuid: disks}, writable_on=target.uuid)

@@ -46,6 +46,7 @@ from ganeti.wire.calls import BLOCKDEV_CONVERT, BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
     from ganeti.config import Config
+    from ganeti.config.transaction import Transaction
     from ganeti.objects import Disk, Instance, Node
     from ganeti.rpc import RpcRunner
 
@@ -93,6 +94,46 @@ def detached_part(config: Config, instance: Instance, device: Disk, node_uuid: s
         nodes=(node_uuid,),
         uuid=config.new_uuid(),
     )
+
+
+def add_parts(
+    config: Config, rpc: RpcRunner, instance: Instance, devices: Sequence[Disk], node_uuid: str
+) -> None:
+    """Add marked disks for devices which a node will make to the configuration.
+
+    :raises errors.OpExecError: the node has a device with one of their names, which the next
+        operation would destroy; or it is not known.
+    """
+    ownership.require_absent(rpc, instance, [(device, node_uuid) for device in devices])
+    with config.transaction() as change:
+        for device in devices:
+            change.add_detached_disk(detached_part(config, instance, device, node_uuid))
+
+
+def exchange_parts(
+    config: Config,
+    change: Transaction,
+    instance: Instance,
+    old: Sequence[Disk],
+    new: Sequence[Disk],
+    *,
+    made_on: Node,
+    left: Node,
+) -> None:
+    """Exchange the replicas of mirrored disks on one node for those on another one.
+
+    :param new: the disks with their new replicas.
+    :param made_on: the node which made them; their parts lose the mark.
+    :param left: the node whose parts get the mark.
+    """
+    for detached in marked(config, instance):
+        if detached.nodes == (made_on.uuid,):
+            change.remove_detached_disk(detached.uuid)
+    for disk in new:
+        change.update_disk(disk)
+    for disk in old:
+        for child in disk.children:
+            change.add_detached_disk(detached_part(config, instance, child, left.uuid))
 
 
 def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:

@@ -25,7 +25,6 @@ from ganeti.cmdlib.ops.disks import (
     capacity,
     convert,
     mirror,
-    ownership,
     snapshots,
     specs,
     suspended_io,
@@ -204,11 +203,11 @@ class Replacement:
 
     def _exchange(self, index: int, disk: Disk) -> None:
         """Exchange the volumes of a disk for new ones, which get the same names."""
-        instance, node = self._plan.instance, self._plan.node
+        unit, instance, node = self._unit, self._plan.instance, self._plan.node
         present = self._present(disk)
         new = [_renamed(child, _NEW) for child in disk.children]
         old = [_renamed(child, _OLD) for child in disk.children]
-        self._mark(node, [*new, *old])
+        convert.add_parts(unit.config, unit.rpc, instance, [*new, *old], node.uuid)
         self._create_volumes(new, node)
         self._change_disk(
             BLOCKDEV_REMOVECHILDREN,
@@ -249,22 +248,6 @@ class Replacement:
         )
         return [size is not None for size in answer.payload()]
 
-    def _mark(self, node: Node, devices: list[Disk]) -> None:
-        """Add volumes which belong to no disk to the configuration, so that they are known.
-
-        :raises errors.OpExecError: a volume has one of their names already.
-        """
-        unit = self._unit
-        # Volumes with a mark are destroyed by the next operation.
-        ownership.require_absent(
-            unit.rpc, self._plan.instance, [(one, node.uuid) for one in devices]
-        )
-        with unit.config.transaction() as change:
-            for device in devices:
-                change.add_detached_disk(
-                    convert.detached_part(unit.config, self._plan.instance, device, node.uuid)
-                )
-
     def _create_volumes(self, devices: list[Disk], node: Node) -> None:
         instance = self._plan.instance
         try:
@@ -296,10 +279,11 @@ class Replacement:
         (old_secondary_uuid,) = unit.config.secondary_nodes(instance)
         minors = unit.config.allocate_minors([node.uuid] * len(old))
         new = [
-            _mirrored_to(disk, primary.uuid, node.uuid, minor)
+            specs.with_other_replica(disk, (primary.uuid, node.uuid), node.uuid, minor)
             for disk, minor in zip(old, minors, strict=True)
         ]
-        self._mark(node, [child for disk in new for child in disk.children])
+        parts = [child for disk in new for child in disk.children]
+        convert.add_parts(unit.config, unit.rpc, instance, parts, node.uuid)
         for index in range(len(new)):
             unit.feedback(f"* making the replica of disk {index} on node {node.name}")
         try:
@@ -328,18 +312,10 @@ class Replacement:
             ) from answer.failure
         # From here on the new node has the other replica, even if the master dies before the two
         # are connected.
-        mark = convert.mark(instance.uuid)
         with unit.config.transaction() as change:
-            for detached in convert.marked(unit.config, instance):
-                if detached.name == mark and detached.nodes == (node.uuid,):
-                    change.remove_detached_disk(detached.uuid)
-            for disk in new:
-                change.update_disk(disk)
-            for disk in old:
-                for child in disk.children:
-                    change.add_detached_disk(
-                        convert.detached_part(unit.config, instance, child, old_secondary.uuid)
-                    )
+            convert.exchange_parts(
+                unit.config, change, instance, old, new, made_on=node, left=old_secondary
+            )
         changed = [unit.config.disk(disk.uuid) for disk in new]
         answers = unit.rpc.call_many(
             DRBD_ATTACH_NET, [primary.uuid, node.uuid], disks=(changed, instance), multimaster=False
@@ -357,16 +333,3 @@ class Replacement:
 def _renamed(volume: Disk, suffix: str) -> Disk:
     group, name = volume.volume_id
     return dataclasses.replace(volume, dev_type=PLAIN, logical_id=(group, f"{name}{suffix}"))
-
-
-def _mirrored_to(disk: Disk, primary: str, secondary: str, minor: int) -> Disk:
-    """Return the mirrored disk with its other replica on another node."""
-    nodes = (primary, secondary)
-    children = tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children)
-    return dataclasses.replace(
-        disk,
-        # With a new secret the former secondary can never connect by mistake.
-        logical_id=specs.with_other_replica(disk, primary, secondary, minor),
-        children=children,
-        nodes=nodes,
-    )

@@ -478,19 +478,23 @@ def mirror_children(
     )
 
 
-def with_other_replica(disk: Disk, kept: str, new: str, minor: int) -> tuple[object, ...]:
-    """Return the ``logical_id`` of a mirrored disk one replica of which moves to another node.
+def with_other_replica(disk: Disk, nodes: tuple[str, str], new: str, minor: int) -> Disk:
+    """Return a mirrored disk one replica of which moves to another node.
 
     The replica which stays keeps its place: DRBD 9 has written it into the metadata of the replica.
+    With a new secret the replica which was left can never connect by mistake.
 
-    :param kept: UUID of the node whose replica stays.
-    :param new: UUID of the node which gets the other replica.
+    :param nodes: UUIDs of the primary and secondary node from now on.
+    :param new: the one of them which gets the other replica.
     :param minor: on the new node.
     """
-    present = disk.drbd_id._replace(secret=new_secret())
-    if present.node_a == kept:
-        return tuple(present._replace(node_b=new, minor_b=minor))
-    return tuple(present._replace(node_a=new, minor_a=minor))
+    ident = disk.drbd_id._replace(secret=new_secret())
+    if ident.node_a in nodes:
+        ident = ident._replace(node_b=new, minor_b=minor)
+    else:
+        ident = ident._replace(node_a=new, minor_a=minor)
+    children = tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children)
+    return dataclasses.replace(disk, logical_id=tuple(ident), children=children, nodes=nodes)
 
 
 def _mirror(

@@ -33,7 +33,6 @@ from ganeti.cmdlib.ops.disks import (
     capacity,
     convert,
     mirror,
-    ownership,
     snapshots,
     specs,
     suspended_io,
@@ -236,7 +235,11 @@ def carry_out(
             )
             chosen = dataclasses.replace(chosen, good=chosen.good and still_good)
     _deactivate_old_disks(unit, chosen, old)
-    _change_config(unit, chosen, old, new)
+    with unit.config.transaction() as change:
+        convert.exchange_parts(
+            unit.config, change, instance, old, new, made_on=target, left=chosen.left
+        )
+        change.set_instance_primary(instance.uuid, target.uuid)
     moved = unit.config.instance(instance.uuid)
     disks = mirror.mirrored_disks(unit.config, moved)
     _connect(unit.rpc, chosen, moved, disks)
@@ -355,15 +358,13 @@ def _make_replicas(
     """Make volumes and metadata on the target; its DRBD devices are active, and not connected."""
     instance, target = chosen.instance, chosen.target
     minors = unit.config.allocate_minors([target.uuid] * len(old))
-    new = tuple(_mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True))
+    nodes = (target.uuid, chosen.partner.uuid)
+    new = tuple(
+        specs.with_other_replica(disk, nodes, target.uuid, minor)
+        for disk, minor in zip(old, minors, strict=True)
+    )
     parts = [child for disk in new for child in disk.children]
-    # They keep their names, which something else may have on the target.
-    ownership.require_absent(unit.rpc, instance, [(child, target.uuid) for child in parts])
-    with unit.config.transaction() as change:
-        for child in parts:
-            change.add_detached_disk(
-                convert.detached_part(unit.config, instance, child, target.uuid)
-            )
+    convert.add_parts(unit.config, unit.rpc, instance, parts, target.uuid)
     for disk in new:
         unit.feedback(f"* making {disk.iv_name} on node {target.name}")
     try:
@@ -372,17 +373,6 @@ def _make_replicas(
         convert.clear(unit, instance)
         raise errors.OpExecError(f"{err}; nothing was changed") from err
     return new
-
-
-def _mirrored_to(disk: Disk, chosen: FailoverToAnyPlan, minor: int) -> Disk:
-    nodes = (chosen.target.uuid, chosen.partner.uuid)
-    return dataclasses.replace(
-        disk,
-        # With a new secret the replica on the node which was left can never connect by mistake.
-        logical_id=specs.with_other_replica(disk, chosen.partner.uuid, chosen.target.uuid, minor),
-        children=tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children),
-        nodes=nodes,
-    )
 
 
 def _deactivate_old_disks(unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[Disk, ...]) -> None:
@@ -402,25 +392,6 @@ def _deactivate_old_disks(unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[D
                 f" node {partner.name}: {why(answer.failure)}. The instance is stopped and still"
                 f" belongs to node {chosen.source.name}."
             ) from answer.failure
-
-
-def _change_config(
-    unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[Disk, ...], new: tuple[Disk, ...]
-) -> None:
-    instance = chosen.instance
-    mark = convert.mark(instance.uuid)
-    with unit.config.transaction() as change:
-        for detached in convert.marked(unit.config, instance):
-            if detached.name == mark and detached.nodes == (chosen.target.uuid,):
-                change.remove_detached_disk(detached.uuid)
-        for disk in new:
-            change.update_disk(disk)
-        for disk in old:
-            for child in disk.children:
-                change.add_detached_disk(
-                    convert.detached_part(unit.config, instance, child, chosen.left.uuid)
-                )
-        change.set_instance_primary(instance.uuid, chosen.target.uuid)
 
 
 def _connect(
