@@ -174,8 +174,8 @@ class Failure(NamedTuple):
 
 Outcome = Reply | Failure
 
-#: Is called with the index of a request and its outcome.
-OnOutcome = Callable[[int, Outcome], None]
+#: Is called with the index of a request and its outcome; what it returns is ignored.
+OnOutcome = Callable[[int, Outcome], object]
 #: Returns the time of the monotonic clock at which the requests without an outcome are given up;
 #: None while all of them are waited for.
 Until = Callable[[], float | None]

@@ -21,7 +21,7 @@ from ganeti.jobexec.link import Link
 from ganeti.objects import ConfigData
 from ganeti.platform import master_epoch
 from ganeti.rpc.results import Result
-from ganeti.rpc.runner import NodeRequests, OnResult, RpcRunner, Transport, Until
+from ganeti.rpc.runner import Fanout, OnResult, RpcRunner, Transport, Until
 from ganeti.wire.calls.base import Call
 
 
@@ -77,7 +77,7 @@ class JobRunner(RpcRunner):
 
     def _ask_all(
         self,
-        asks: Sequence[NodeRequests],
+        asks: Sequence[Fanout],
         on_result: OnResult | None = None,
         until: Until | None = None,
         *,
@@ -95,15 +95,15 @@ class JobRunner(RpcRunner):
         given = None if on_result is None else note
         found = super()._ask_all(asks, given, until, show=show)
         while True:
-            left: list[NodeRequests] = []
+            left: list[Fanout] = []
             places: list[int] = []
             newest = master_epoch.NONE
             for place, (ask, results) in enumerate(zip(asks, found, strict=True)):
-                known = {one.key: self._newer(ask[0], results[one.key]) for one in ask[1]}
+                known = {one.key: self._newer(ask.call, results[one.key]) for one in ask.targets}
                 newest = max([newest, *(epoch for epoch in known.values() if epoch is not None)])
-                targets = [one for one in ask[1] if known[one.key] is not None]
+                targets = [one for one in ask.targets if known[one.key] is not None]
                 if targets:
-                    left.append((ask[0], targets, *ask[2:]))
+                    left.append(ask._replace(targets=targets))
                     places.append(place)
             if not left:
                 return found

@@ -17,8 +17,9 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ganeti import RELEASE, errors, http
 from ganeti.http import client as http_client
@@ -121,10 +122,35 @@ class _Lost:
         self.since: float | None = None
 
 
-#: A call, its nodes, common arguments, arguments of single nodes, filler.
-NodeRequests = tuple[
-    Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", NodeFiller
-]
+class Fanout(NamedTuple):
+    """One call to several nodes.
+
+    :ivar common: arguments for all nodes.
+    :ivar per_node: key of a node -> arguments for this node, in addition to the common ones.
+    """
+
+    call: Call
+    targets: list[_Target]
+    common: Mapping[str, Any]
+    filler: NodeFiller
+    per_node: Mapping[str, Mapping[str, Any]] | None = None
+
+
+@dataclass(slots=True)
+class _Request:
+    """A call to one node.
+
+    :ivar lost: what is remembered in case that the answer is lost; None for a call without work.
+    :ivar span: records the call in the trace of its job.
+    :ivar result: None until there is an outcome.
+    """
+
+    call: Call
+    target: _Target
+    outgoing: http_client.OutgoingRequest
+    lost: _Lost | None
+    span: tracing.Span
+    result: Result | None = None
 
 
 class AddressRunner:
@@ -196,7 +222,7 @@ class AddressRunner:
         targets = [
             _Target(name, name, address, self._pin(address)) for name, address in addresses.items()
         ]
-        return self._ask(call, targets, args, None, self._filler())
+        return self._ask_all([Fanout(call, targets, args, self._filler())])[0]
 
     def first_contact(
         self, call: Call, addresses: Mapping[str, str], **args: Any
@@ -207,8 +233,7 @@ class AddressRunner:
         :returns: node name -> result, with the certificate of the node.
         """
         targets = [_Target(name, name, address) for name, address in addresses.items()]
-        asks = [(call, targets, args, None, self._filler())]
-        return self._ask_all(asks, show=True)[0]
+        return self._ask_all([Fanout(call, targets, args, self._filler())], show=True)[0]
 
     def _pin(self, address: str) -> str:
         """Return the pin of the node at an address."""
@@ -236,25 +261,15 @@ class AddressRunner:
         def note(_call: Call, name: str, result: Result) -> None:
             found[name] = result
 
-        ask = (call, targets, args, None, self._filler())
+        ask = Fanout(call, targets, args, self._filler())
         return self._ask_all([ask], note, lambda: until(found))[0]
 
     def _filler(self) -> NodeFiller:
         return WithoutConfig()
 
-    def _ask(
-        self,
-        call: Call,
-        targets: list[_Target],
-        common: Mapping[str, Any],
-        per_node: Mapping[str, Mapping[str, Any]] | None,
-        filler: NodeFiller,
-    ) -> dict[str, Result]:
-        return self._ask_all([(call, targets, common, per_node, filler)])[0]
-
     def _ask_all(
         self,
-        asks: Sequence[NodeRequests],
+        asks: Sequence[Fanout],
         on_result: OnResult | None = None,
         until: http_client.Until | None = None,
         *,
@@ -263,74 +278,77 @@ class AddressRunner:
         """Send all requests at the same time."""
         headers = self._headers()
         cut = machine.current().cut_addresses()
-        requests: list[http_client.OutgoingRequest] = []
-        works: dict[int, _Lost] = {}
-        spans: list[tracing.Span] = []
         # Calls which belong to no traced job, such as regular polls of the nodes, are not recorded.
         traced = bool(tracing.current())
-        for call, targets, common, per_node, filler in asks:
-            body, timeout_s = b"", 0.0
-            for number, target in enumerate(targets):
-                filler.select_node(target.key)
-                if per_node is not None or not number or filler.differs:
-                    args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
-                    body = json.dumps(call.encode_args(args, filler)).encode("ascii")
-                    timeout_s = call.time_limit_s(args)
-                named: tuple[str, ...] = ()
-                if call.work:
-                    work = _Lost(call.work, target, self._new_token())
-                    works[len(requests)] = work
-                    named = (f"{http.WORK_HEADER}: {self._job or '-'} {work.token}",)
-                    if call.lasting:
-                        self.unsure.add(target.key)
-                if traced:
-                    spans.append(_call_span(call, target))
-                    named = (*named, f"{tracing.HEADER}: {spans[-1].traceparent}")
-                requests.append(
-                    http_client.OutgoingRequest(
-                        target.address,
-                        self._port,
-                        call.name,
-                        body,
-                        min(timeout_s, OFFLINE_TIMEOUT_S) if target.offline else timeout_s,
-                        headers + named,
-                        call.keep and not show,
-                        call.connection_class,
-                        target.pin,
-                        show,
-                    )
-                )
-        places = [(call, target) for call, targets, *_rest in asks for target in targets]
-        for call, targets, *_rest in asks:
-            _BEGUN.add(call.name, amount=len(targets))
-        judged: dict[int, Result] = {}
+        prepared = [list(self._prepare(ask, headers, traced, show)) for ask in asks]
+        requests = [request for group in prepared for request in group]
+        for ask in asks:
+            _BEGUN.add(ask.call.name, amount=len(ask.targets))
 
-        def judge(index: int, outcome: http_client.Outcome) -> None:
-            call, target = places[index]
-            judged[index] = self._judge(call, target, outcome)
-            if traced:
-                failure = judged[index].failure
-                spans[index].end("" if failure is None else str(failure))
+        def judge(index: int, outcome: http_client.Outcome) -> Result:
+            request = requests[index]
+            result = request.result = self._judge(request.call, request.target, outcome)
+            request.span.end("" if result.failure is None else str(result.failure))
             if on_result is not None:
-                on_result(call, target.key, judged[index])
+                on_result(request.call, request.target.key, result)
+            return result
 
         at_once = traced or on_result is not None
-        outcomes = self._perform(requests, cut, judge if at_once else None, until)
+        outcomes = self._perform(
+            [one.outgoing for one in requests], cut, judge if at_once else None, until
+        )
         self._wait_until_over(
             [
-                work
-                for index, work in works.items()
-                if isinstance(outcome := outcomes[index], http_client.Failure) and outcome.sent
+                request.lost
+                for request, outcome in zip(requests, outcomes, strict=True)
+                if request.lost is not None
+                and isinstance(outcome, http_client.Failure)
+                and outcome.sent
             ]
         )
-        for index, outcome in enumerate(outcomes):
-            if index not in judged:
-                judge(index, outcome)
-        numbers = iter(range(len(places)))
-        return [
-            {target.key: judged[next(numbers)] for target in targets}
-            for _call, targets, _common, _per_node, _filler in asks
-        ]
+        results = iter(
+            [
+                judge(index, outcome) if request.result is None else request.result
+                for index, (request, outcome) in enumerate(zip(requests, outcomes, strict=True))
+            ]
+        )
+        return [{request.target.key: next(results) for request in group} for group in prepared]
+
+    def _prepare(
+        self, ask: Fanout, headers: tuple[str, ...], traced: bool, show: bool
+    ) -> Iterator[_Request]:
+        """Make the requests of a call; what is the same for all nodes is encoded once."""
+        call, filler, per_node = ask.call, ask.filler, ask.per_node
+        body, timeout_s = b"", 0.0
+        for number, target in enumerate(ask.targets):
+            filler.select_node(target.key)
+            if per_node is not None or not number or filler.differs:
+                args = {**ask.common, **(per_node.get(target.key, {}) if per_node else {})}
+                body = json.dumps(call.encode_args(args, filler)).encode("ascii")
+                timeout_s = call.time_limit_s(args)
+            lost, named = None, headers
+            span: tracing.Span = tracing.NOTHING
+            if call.work:
+                lost = _Lost(call.work, target, self._new_token())
+                named = (*named, f"{http.WORK_HEADER}: {self._job or '-'} {lost.token}")
+                if call.lasting:
+                    self.unsure.add(target.key)
+            if traced:
+                span = _call_span(call, target)
+                named = (*named, f"{tracing.HEADER}: {span.traceparent}")
+            outgoing = http_client.OutgoingRequest(
+                target.address,
+                self._port,
+                call.name,
+                body,
+                min(timeout_s, OFFLINE_TIMEOUT_S) if target.offline else timeout_s,
+                named,
+                call.keep and not show,
+                call.connection_class,
+                target.pin,
+                show,
+            )
+            yield _Request(call, target, outgoing, lost, span)
 
     def _new_token(self) -> str:
         """Return a new name for a call: up to 64 hexadecimal digits."""
@@ -557,7 +575,7 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         results, targets = self._targets(config, call, node_uuids, even_offline)
-        asks: list[NodeRequests] = [(call, targets, args, per_node, FromConfig(config))]
+        asks = [Fanout(call, targets, args, FromConfig(config), per_node)]
         if patient or len(targets) < IMPATIENT_FROM:
             answers = self._ask_all(asks)
         else:
@@ -580,11 +598,11 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         found: list[dict[str, Result]] = []
-        asks: list[NodeRequests] = []
+        asks: list[Fanout] = []
         for call, node_uuids, args in calls:
             results, targets = self._targets(config, call, node_uuids)
             found.append(results)
-            asks.append((call, targets, args, None, FromConfig(config)))
+            asks.append(Fanout(call, targets, args, FromConfig(config)))
         for results, answers in zip(found, self._ask_all(asks, on_result), strict=True):
             results.update(answers)
         return found
@@ -596,8 +614,8 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         results, targets = self._targets(config, VERSION, node_uuids)
-        asks: list[NodeRequests] = [(VERSION, targets, {}, None, FromConfig(config))]
-        results.update(self._ask_all(asks, show=True)[0])
+        ask = Fanout(VERSION, targets, {}, FromConfig(config))
+        results.update(self._ask_all([ask], show=True)[0])
         return results
 
     @staticmethod
