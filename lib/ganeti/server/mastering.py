@@ -32,6 +32,7 @@ from ganeti.config import Config, ssconf
 from ganeti.config.members import Members, read_members
 from ganeti.config.role import Outcome
 from ganeti.constants import cli as exit_codes
+from ganeti.http import client as http_client
 from ganeti.jobexec.executor import ProcessExecutor
 from ganeti.jobexec.forker import Forker
 from ganeti.jobexec.process import surroundings
@@ -108,31 +109,15 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     _raise_file_limit()
     fs.remove_file(here.master_stopped_file)
     queue_lock = _lock_queue(here.queue_lock_file)
-    members = _read_members(here)
-    mastership.check_master(members.master.name)
-    client = open_client(here)
-    store = FencedQueueStore(here.queue_dir, lock_wait_s=_COPY_WAIT_S)
-    store.open()
-    voters = AddressRunner(client)
-    voters.expect_keys(key_pins.expected(members.nodes.values()))
-    won = _take_role(voters, members, override=options.no_voting)
-    fence = Fence(won.epoch)
-    store.use_fence(fence, override=won.override)
-    fence.adopt_config()
-    # Not earlier: before the nodes made their promises, an older master could write the file.
-    config = Config.open(
-        here.cluster_conf_file, write=fence.write_config, change=fence.change_config
-    )
-    mastership.check_master(config.master_node().name)
-    runner = RpcRunner(config.snapshot, client)
-    runner.use_epoch(won.epoch, lambda node, known: fence.newer(f"node {node}", known))
-    config.use_distribution(ConfigDistributor(runner))
+    role = _win_role(here, override=options.no_voting)
+    won, fence = role.won, role.fence
+    config, runner = _open_config(here, role)
     witness = MasterWitness(config, runner, fence)
     config.use_witness(witness.record_config)
     _settle_alone(config, override=won.override)
     startup.expect_lagging(config, won)
     key_learning = KeyLearning(config, runner)
-    key_learning.adopt_own(voters)
+    key_learning.adopt_own(role.voters)
     locks = LockManager(startup.lock_keys(config.snapshot()))
     orphaned_work = OrphanedWorkLocks(config, locks, runner, won.epoch, won.promises)
     context = MasterContext(config, locks, runner, orphaned_work=orphaned_work)
@@ -140,25 +125,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     executor = ProcessExecutor(places, Forker(fork_server), context, won.epoch, livelock.path)
     fence.before_end = executor.end_all
     orphaned_work.goes_on = executor.goes_on
-    queue = JobQueue(
-        store,
-        Processor(context).execute,
-        locks=locks,
-        transport=QueueTransport(runner, config.snapshot),
-        livelock=livelock.path,
-        filters=config.filters(),
-        max_running=_most_jobs(config.cluster()),
-        fatal=_die,
-        interrupted=orphaned_work.survey,
-        majority=lambda: config.cluster().auto_failover is not None,
-        witness=witness,
-        places=executor,
-    )
-    witness.last_job = lambda: queue.table.serial
-    context.queue = queue
-    context.witness = witness
-    context.job_files = queue
-    context.queries = queries.QueryService(context)
+    queue = _make_queue(role.store, context, executor, orphaned_work, witness, livelock.path)
     queue.start()
     executor.start()
     orphaned_work.clean_up_migrations(queue)
@@ -188,6 +155,84 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
         node_poll,
         witness,
     )
+
+
+class _Role(NamedTuple):
+    """The role of the master, which this process has won.
+
+    :ivar voters: calls the nodes by their addresses.
+    :ivar store: the files of the job queue, written under the fence.
+    """
+
+    client: http_client.Client
+    voters: AddressRunner
+    won: Won
+    fence: Fence
+    store: FencedQueueStore
+
+
+def _win_role(here: paths.Paths, *, override: bool) -> _Role:
+    """Let the nodes vote, and put the epoch which was won into the files of this node."""
+    members = _read_members(here)
+    mastership.check_master(members.master.name)
+    client = open_client(here)
+    store = FencedQueueStore(here.queue_dir, lock_wait_s=_COPY_WAIT_S)
+    store.open()
+    voters = AddressRunner(client)
+    voters.expect_keys(key_pins.expected(members.nodes.values()))
+    won = _take_role(voters, members, override=override)
+    fence = Fence(won.epoch)
+    store.use_fence(fence, override=won.override)
+    fence.adopt_config()
+    return _Role(client, voters, won, fence, store)
+
+
+def _open_config(here: paths.Paths, role: _Role) -> tuple[Config, RpcRunner]:
+    """Open the configuration, and call its nodes under the epoch of the role.
+
+    Not earlier: before the nodes made their promises, an older master could write the file.
+    """
+    fence = role.fence
+    config = Config.open(
+        here.cluster_conf_file, write=fence.write_config, change=fence.change_config
+    )
+    mastership.check_master(config.master_node().name)
+    runner = RpcRunner(config.snapshot, role.client)
+    runner.use_epoch(role.won.epoch, lambda node, known: fence.newer(f"node {node}", known))
+    config.use_distribution(ConfigDistributor(runner))
+    return config, runner
+
+
+def _make_queue(
+    store: FencedQueueStore,
+    context: MasterContext,
+    executor: ProcessExecutor,
+    orphaned_work: OrphanedWorkLocks,
+    witness: MasterWitness,
+    livelock: str,
+) -> JobQueue:
+    """Make the job queue, and let the context and the witness know it."""
+    config = context.config
+    queue = JobQueue(
+        store,
+        Processor(context).execute,
+        locks=context.locks,
+        transport=QueueTransport(context.rpc, config.snapshot),
+        livelock=livelock,
+        filters=config.filters(),
+        max_running=_most_jobs(config.cluster()),
+        fatal=_die,
+        interrupted=orphaned_work.survey,
+        majority=lambda: config.cluster().auto_failover is not None,
+        witness=witness,
+        places=executor,
+    )
+    witness.last_job = lambda: queue.table.serial
+    context.queue = queue
+    context.witness = witness
+    context.job_files = queue
+    context.queries = queries.QueryService(context)
+    return queue
 
 
 def _settle_alone(config: Config, *, override: bool) -> None:
