@@ -12,7 +12,7 @@ import logging
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ganeti import RELEASE, errors, http
@@ -83,54 +83,24 @@ class Dispatcher:
         if refusal is not None:
             return refusal
         signal.setitimer(signal.ITIMER_REAL, call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
-        start = time.monotonic()
         parent = tracing.parse_traceparent(request.headers.get(tracing.HEADER))
         span = (
             tracing.begin(f"node {call.name}", tracing.SERVER, parent, rpc_method=call.name)
             if parent
             else tracing.NOTHING
         )
-        error = ""
         # One child may serve several requests: facts which an earlier one read may have changed.
         lvm.here().forget()
-        try:
+
+        def carry_out() -> bytes:
             with serving, span.current():
                 if call.work:
                     # Once more: the record says now that this node works for that master.
                     master_epoch.require(caller.epoch())
                 result = handler(**args)
-            response = _ok(call.result.encode(result), keep=call.keep)
-            # Calls which arrive many times a second would fill the log and hide the others.
-            _log.log(
-                logging.DEBUG if call.keep else logging.INFO,
-                "node call %s from %s took %.3f s",
-                call.name,
-                request.peer,
-                time.monotonic() - start,
-            )
-        except errors.QuitGanetiException as err:
-            _log.info("node call %s from %s asks this daemon to end", call.name, request.peer)
-            ok, payload = err.args
-            response = server.Response(200, json.dumps([bool(ok), payload]).encode(), quit=True)
-        except master_epoch.StaleEpochError as err:
-            error = str(err)
-            response = _stale(call, request, err)
-        except (errors.GenericError, OSError) as err:
-            error = str(err)
-            _log.error(
-                "node call %s from %s failed after %.3f s: %s",
-                call.name,
-                request.peer,
-                time.monotonic() - start,
-                err,
-            )
-            response = failed(err)
-        except Exception as err:  # noqa: BLE001  # the entry point of a node call
-            error = f"{type(err).__name__}: {err}"
-            _log.exception(
-                "node call %s from %s failed with an internal error", call.name, request.peer
-            )
-            response = failed(err)
+            return json.dumps([True, call.result.encode(result)]).encode("ascii")
+
+        response, error = _outcome(call, request, carry_out)
         span.end(error)
         return response
 
@@ -196,8 +166,46 @@ def _stale(
     return server.Response(403, str(err).encode(), {http.EPOCH_HEADER: str(err.known)})
 
 
-def _ok(payload: Any, *, keep: bool) -> server.Response:
-    return server.Response(200, json.dumps([True, payload]).encode("ascii"), keep=keep)
+def _outcome(
+    call: calls.Call, request: server.AuthorisedRequest, carry_out: Callable[[], bytes]
+) -> tuple[server.Response, str]:
+    """Carry out a call, and log how it ends.
+
+    :returns: the answer, and the text of the error; it is empty if there was none.
+    """
+    start = time.monotonic()
+    try:
+        body = carry_out()
+    except errors.QuitGanetiException as err:
+        _log.info("node call %s from %s asks this daemon to end", call.name, request.peer)
+        ok, payload = err.args
+        body = json.dumps([bool(ok), payload]).encode()
+        return server.Response(200, body, quit=True), ""
+    except master_epoch.StaleEpochError as err:
+        return _stale(call, request, err), str(err)
+    except (errors.GenericError, OSError) as err:
+        _log.error(
+            "node call %s from %s failed after %.3f s: %s",
+            call.name,
+            request.peer,
+            time.monotonic() - start,
+            err,
+        )
+        return failed(err), str(err)
+    except Exception as err:  # noqa: BLE001  # the entry point of a node call
+        _log.exception(
+            "node call %s from %s failed with an internal error", call.name, request.peer
+        )
+        return failed(err), f"{type(err).__name__}: {err}"
+    # Calls which arrive many times a second would fill the log and hide the others.
+    _log.log(
+        logging.DEBUG if call.keep else logging.INFO,
+        "node call %s from %s took %.3f s",
+        call.name,
+        request.peer,
+        time.monotonic() - start,
+    )
+    return server.Response(200, body, keep=call.keep), ""
 
 
 def failed(err: Exception) -> server.Response:
