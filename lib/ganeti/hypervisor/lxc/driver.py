@@ -259,22 +259,11 @@ class LxcHypervisor(base.Hypervisor):
             ]
             for index in range(1, len(more) + 1):
                 fs.make_dirs(here.disk_mount(index), 0o700)
-            network = guests.network(here, wanted.tags)
-            ends = interfaces.create(wanted.nics, veth.VethPair(), network)
+            ends = interfaces.create(
+                wanted.nics, veth.VethPair(), guests.network(here, wanted.tags)
+            )
             console_log.prepare(here.name, wanted.uuid, here.console_log_link)
-            argv = [
-                "lxc-start",
-                f"--lxcpath={here.lxc_root}",
-                f"--name={here.name}",
-                f"--rcfile={here.config_file}",
-                f"--logfile={here.log_file}",
-                "--logpriority=DEBUG",
-                "--daemon",
-            ]
-            if groups.is_v2("memory"):
-                command, scope = systemd.in_group_of_scope("instance", here.name, argv)
-            else:
-                command, scope = systemd.in_scope("instance", here.name, argv, delegate=True), None
+            command, scope = _start_command(here, groups)
             side = config.HostSide(
                 mount_argv=rootfs.mount_argv(wanted.disk_path, here.rootfs),
                 limits=groups.limits(
@@ -381,6 +370,22 @@ class LxcHypervisor(base.Hypervisor):
                 record.save(here.record_file, dataclasses.replace(found, memory_mib=memory_mib))
             except (errors.HypervisorError, OSError) as err:
                 raise errors.HypervisorError(f"instance {instance.name}: {err}") from err
+
+
+def _start_command(here: Layout, groups: Cgroups) -> tuple[list[str], str | None]:
+    """Return the command which starts a container, and the control group of its systemd scope."""
+    argv = [
+        "lxc-start",
+        f"--lxcpath={here.lxc_root}",
+        f"--name={here.name}",
+        f"--rcfile={here.config_file}",
+        f"--logfile={here.log_file}",
+        "--logpriority=DEBUG",
+        "--daemon",
+    ]
+    if groups.is_v2("memory"):
+        return systemd.in_group_of_scope("instance", here.name, argv)
+    return systemd.in_scope("instance", here.name, argv, delegate=True), None
 
 
 def _info(here: Layout, found: Record | None, groups: Cgroups) -> base.InstanceInfo:
