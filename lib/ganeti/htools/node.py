@@ -107,13 +107,35 @@ class Usage(NamedTuple):
         )
 
 
-class Node:
-    """A node and what is placed on it.
+class Resources(NamedTuple):
+    """What a node has to give, without regard to the instances which are placed on it.
 
     :ivar total_memory: MiB.
     :ivar own_memory: MiB which the node needs for itself.
-    :ivar instance_memory: MiB which the instances running on it should occupy.
     :ivar free_memory: MiB which were free when it was asked.
+    :ivar total_disk: MiB.
+    :ivar free_disk: MiB.
+    :ivar free_spindles: with exclusive storage.
+    :ivar storage: desired storage unit -> the unit of this node; None when units are not known.
+    """
+
+    total_memory: float = 0.0
+    own_memory: int = 0
+    free_memory: int = 0
+    total_disk: float = 0.0
+    free_disk: int = 0
+    total_cpus: float = 0.0
+    own_cpus: int = 1
+    spindles: int = 1
+    free_spindles: int = 0
+    cpu_speed: float = 1.0
+    storage: dict[tuple[str, str], StorageUnit] | None = None
+
+
+class Node:
+    """A node and what is placed on it; its resources are attributes, too.
+
+    :ivar instance_memory: MiB which the instances running on it should occupy.
     :ivar free_memory_forth: MiB which would be free of that, with forthcoming.
     :ivar real: what its real instances use.
     :ivar forth: what its instances use, with forthcoming.
@@ -125,46 +147,37 @@ class Node:
     :ivar min_disk: MiB of disk space which should stay free.
     :ivar migration_tags: those of its tags which limit migrations from it.
     :ivar accepted_tags: nodes with only these migration tags may migrate to it.
-    :ivar storage: desired storage unit -> the unit of this node; None when units are not known.
     """
 
     def __init__(
         self,
         name: str,
+        resources: Resources,
         *,
-        total_memory: float,
-        own_memory: int,
-        free_memory: int,
-        total_disk: float,
-        free_disk: int,
-        total_cpus: float,
-        own_cpus: int = 1,
+        group: int = 0,
         offline: bool = False,
         master: bool = False,
-        spindles: int = 1,
-        free_spindles: int = 0,
-        group: int = 0,
         exclusive_storage: bool = False,
-        cpu_speed: float = 1.0,
         tags: tuple[str, ...] = (),
         hypervisor: str | None = None,
-        storage: dict[tuple[str, str], StorageUnit] | None = None,
     ) -> None:
         self.name = name
         self.alias = name
         self.index = -1
         self.group = group
-        self.total_memory = total_memory
-        self.own_memory = own_memory
+        self.total_memory = resources.total_memory
+        self.own_memory = resources.own_memory
         self.instance_memory = 0
-        self.free_memory = self.free_memory_forth = free_memory
+        self.free_memory = self.free_memory_forth = resources.free_memory
         self.unaccounted_memory = 0
-        self.total_disk = total_disk
-        self.total_cpus = total_cpus
-        self.cpu_speed = cpu_speed
-        self.own_cpus = own_cpus
-        self.total_spindles = spindles
-        self.real = self.forth = Usage((), (), own_cpus, free_disk, 0.0, free_spindles)
+        self.total_disk = resources.total_disk
+        self.total_cpus = resources.total_cpus
+        self.cpu_speed = resources.cpu_speed
+        self.own_cpus = resources.own_cpus
+        self.total_spindles = resources.spindles
+        self.real = self.forth = Usage(
+            (), (), resources.own_cpus, resources.free_disk, 0.0, resources.free_spindles
+        )
         self.peers: dict[int, int] = {}
         self.reserved_memory = 0
         self.failing = False
@@ -187,7 +200,7 @@ class Node:
         #: (location tag, exclusion tag) -> number of primary instances.
         self.location_pairs: dict[tuple[str, str], int] = {}
         self.hypervisor = hypervisor
-        self.storage = storage
+        self.storage = resources.storage
 
     def copy(self) -> Node:
         """Make a copy that may be changed."""

@@ -29,7 +29,7 @@ from ganeti.htools import balance, capacity, moves, redundancy, score
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.loading.simulation import amount
 from ganeti.htools.moves import Move
-from ganeti.htools.node import Fail, Node
+from ganeti.htools.node import Fail, Node, Resources
 from ganeti.htools.policy import Policy, Range, Spec
 from ganeti.htools.space import StorageUnit
 from ganeti.objects import disk_templates
@@ -172,21 +172,23 @@ def _like(node: Node, name: str, index: int) -> Node:
         }
     new = Node(
         name,
-        total_memory=node.total_memory,
-        own_memory=node.own_memory,
-        free_memory=int(node.total_memory) - node.own_memory,
-        total_disk=node.total_disk,
-        free_disk=int(node.total_disk),
-        total_cpus=node.total_cpus,
-        own_cpus=node.own_cpus,
-        spindles=node.total_spindles,
-        free_spindles=node.total_spindles if node.exclusive_storage else 0,
+        Resources(
+            total_memory=node.total_memory,
+            own_memory=node.own_memory,
+            free_memory=int(node.total_memory) - node.own_memory,
+            total_disk=node.total_disk,
+            free_disk=int(node.total_disk),
+            total_cpus=node.total_cpus,
+            own_cpus=node.own_cpus,
+            spindles=node.total_spindles,
+            free_spindles=node.total_spindles if node.exclusive_storage else 0,
+            cpu_speed=node.cpu_speed,
+            storage=storage,
+        ),
         group=node.group,
         exclusive_storage=node.exclusive_storage,
-        cpu_speed=node.cpu_speed,
         tags=node.tags,
         hypervisor=node.hypervisor,
-        storage=storage,
     )
     new.alias = name
     new.index = index

@@ -15,7 +15,7 @@ from ganeti.htools.cluster import Cluster
 from ganeti.htools.instance import Disk, Instance, Load
 from ganeti.htools.loading import text
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.node import Fail, Node, Usage
+from ganeti.htools.node import Fail, Node, Resources, Usage
 
 from .conftest import Run
 from .test_balance import made
@@ -252,10 +252,10 @@ def test_sums_are_made_one_number_after_the_other(values: list[float]) -> None:
 
 
 def test_a_reserved_instance_counts_only_with_forthcoming() -> None:
-    node = Node(
-        "a", total_memory=8192, own_memory=0, free_memory=8192, total_disk=10000, free_disk=10000,
-        total_cpus=4,
-    )  # fmt: skip
+    resources = Resources(
+        total_memory=8192, free_memory=8192, total_disk=10000, free_disk=10000, total_cpus=4
+    )
+    node = Node("a", resources)
     node.max_spindles = 16.0
     real, reserved = (
         Instance(

@@ -14,7 +14,7 @@ from ganeti.htools.instance import NO_NODE, RUNNING, Disk, Instance, Nic
 from ganeti.htools.loading import form
 from ganeti.htools.loading.rest import policy as read_policy
 from ganeti.htools.loading.text import unknown_node
-from ganeti.htools.node import Node
+from ganeti.htools.node import Node, Resources
 from ganeti.objects import disk_templates
 from ganeti.utils.records import field, record
 from ganeti.wire import json
@@ -216,22 +216,24 @@ def _node(name: str, data: Mapping[str, Any], groups: Mapping[str, int]) -> Node
         spindles = _number(data, "total_spindles", spindles, where)
     return Node(
         name,
-        total_memory=float(_number(data, "total_memory", 0, where)),
-        own_memory=_number(data, "reserved_memory", 0, where),
-        free_memory=_number(data, "free_memory", 0, where),
-        total_disk=float(_number(data, "total_disk", 0, where)),
-        free_disk=_number(data, "free_disk", 0, where),
-        total_cpus=float(_number(data, "total_cpus", 0, where)),
-        own_cpus=_number(data, "reserved_cpus", 1, where),
-        spindles=spindles,
-        free_spindles=_number(data, "free_spindles", 0, where),
+        Resources(
+            total_memory=float(_number(data, "total_memory", 0, where)),
+            own_memory=_number(data, "reserved_memory", 0, where),
+            free_memory=_number(data, "free_memory", 0, where),
+            total_disk=float(_number(data, "total_disk", 0, where)),
+            free_disk=_number(data, "free_disk", 0, where),
+            total_cpus=float(_number(data, "total_cpus", 0, where)),
+            own_cpus=_number(data, "reserved_cpus", 1, where),
+            spindles=spindles,
+            free_spindles=_number(data, "free_spindles", 0, where),
+            cpu_speed=float(parameters.get("cpu_speed") or 1.0),
+            storage=units.from_description(name, data.get("storage")),
+        ),
         group=groups[uuid],
-        exclusive_storage=exclusive,
-        cpu_speed=float(parameters.get("cpu_speed") or 1.0),
-        tags=tags,
         # A drained node gets no instances, but those which it has may still fail over to it.
         offline=bool(data.get("drained")),
-        storage=units.from_description(name, data.get("storage")),
+        exclusive_storage=exclusive,
+        tags=tags,
     )
 
 

@@ -10,7 +10,7 @@ from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
 from ganeti.htools.loading import form
 from ganeti.htools.loading.text import unknown_node
-from ganeti.htools.node import Node
+from ganeti.htools.node import Node, Resources
 from ganeti.htools.policy import Policy, Range, Spec
 from ganeti.objects import disk_templates
 
@@ -151,21 +151,23 @@ def make_node(data: Mapping[str, Any], groups: Mapping[str, int]) -> Node:
         spindles = data["sptotal"]
     return Node(
         name,
-        total_memory=float(mtotal or 0),
-        own_memory=int(mnode or 0),
-        free_memory=int(mfree or 0),
-        total_disk=float(dtotal or 0),
-        free_disk=int(dfree or 0),
-        total_cpus=float(ctotal or 0),
-        own_cpus=int(data.get("cnos") or 0),
-        master=data.get("role") == "M",
-        spindles=int(spindles or 0),
-        free_spindles=int(data.get("spfree") or 0),
+        Resources(
+            total_memory=float(mtotal or 0),
+            own_memory=int(mnode or 0),
+            free_memory=int(mfree or 0),
+            total_disk=float(dtotal or 0),
+            free_disk=int(dfree or 0),
+            total_cpus=float(ctotal or 0),
+            own_cpus=int(data.get("cnos") or 0),
+            spindles=int(spindles or 0),
+            free_spindles=int(data.get("spfree") or 0),
+            cpu_speed=float(parameters.get("cpu_speed") or 1.0),
+            storage=units.from_description(name, data.get("storage")),
+        ),
         group=groups[uuid],
+        master=data.get("role") == "M",
         exclusive_storage=exclusive,
-        cpu_speed=float(parameters.get("cpu_speed") or 1.0),
         tags=tags,
-        storage=units.from_description(name, data.get("storage")),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.htools.cluster import Cluster, Group
-from ganeti.htools.node import Node
+from ganeti.htools.node import Node, Resources
 from ganeti.utils.digits import is_number
 
 _POLICIES = {"p": "preferred", "a": "last_resort", "u": "unallocable"}
@@ -49,17 +49,19 @@ def _add_group(cluster: Cluster, spec: str, number: int) -> None:
     if exclusive not in ("True", "False"):
         raise errors.ParseError(f"cannot parse exclusive storage '{exclusive}' of '{spec}'")
     disk, memory = amount("disk size", fields[2]), amount("memory size", fields[3])
+    resources = Resources(
+        total_memory=float(memory),
+        free_memory=memory,
+        total_disk=float(disk),
+        free_disk=disk,
+        total_cpus=float(cpus),
+        spindles=_count("spindles", spindles),
+    )
     for position in range(1, count + 1):
         cluster.nodes.append(
             Node(
                 f"node-{number:02d}-{position:03d}",
-                total_memory=float(memory),
-                own_memory=0,
-                free_memory=memory,
-                total_disk=float(disk),
-                free_disk=disk,
-                total_cpus=float(cpus),
-                spindles=_count("spindles", spindles),
+                resources,
                 group=len(cluster.groups),
                 exclusive_storage=exclusive == "True",
             )

@@ -16,7 +16,7 @@ from ganeti.htools import units
 from ganeti.htools.cluster import ALLOC_POLICIES, Cluster, Group
 from ganeti.htools.formats import fixed, number, texts
 from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
-from ganeti.htools.node import Node
+from ganeti.htools.node import Node, Resources
 from ganeti.htools.policy import Policy, Range, Spec
 from ganeti.objects import disk_templates
 
@@ -136,41 +136,31 @@ def _node(columns: list[str], groups: dict[str, int]) -> Node:
         return unknown_node(name, group, tags)
     return Node(
         name,
-        total_memory=_float(name, columns[1]),
-        own_memory=_int(name, columns[2]),
-        free_memory=_int(name, columns[3]),
-        total_disk=_float(name, columns[4]),
-        free_disk=_int(name, columns[5]),
-        total_cpus=_float(name, columns[6]),
-        own_cpus=_int(name, filled[13]),
+        Resources(
+            total_memory=_float(name, columns[1]),
+            own_memory=_int(name, columns[2]),
+            free_memory=_int(name, columns[3]),
+            total_disk=_float(name, columns[4]),
+            free_disk=_int(name, columns[5]),
+            total_cpus=_float(name, columns[6]),
+            own_cpus=_int(name, filled[13]),
+            spindles=_int(name, filled[9]),
+            free_spindles=_int(name, filled[12]),
+            cpu_speed=_float(name, filled[14]),
+            storage=units.parse(name, filled[15]),
+        ),
+        group=group,
         offline=flag == "Y",
         master=flag == "M",
-        spindles=_int(name, filled[9]),
-        free_spindles=_int(name, filled[12]),
-        group=group,
         exclusive_storage=filled[11] == "Y",
-        cpu_speed=_float(name, filled[14]),
         tags=tags,
-        storage=units.parse(name, filled[15]),
     )
 
 
 def unknown_node(name: str, group: int, tags: Sequence[str] = ()) -> Node:
     """Make a node without resources, for one whose state is not known; it counts as offline."""
-    return Node(
-        name,
-        total_memory=0.0,
-        own_memory=0,
-        free_memory=0,
-        total_disk=0.0,
-        free_disk=0,
-        total_cpus=0.0,
-        own_cpus=0,
-        offline=True,
-        spindles=0,
-        group=group,
-        tags=tuple(tags),
-    )
+    nothing = Resources(own_cpus=0, spindles=0)
+    return Node(name, nothing, group=group, offline=True, tags=tuple(tags))
 
 
 def _instance(columns: list[str], nodes: dict[str, int]) -> Instance:
