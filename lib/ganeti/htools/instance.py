@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ganeti.constants import disk as disk_c
 from ganeti.objects import disk_templates
@@ -111,10 +111,24 @@ class Nic(NamedTuple):
     network: str | None = None
 
 
+class Size(NamedTuple):
+    """What an instance takes of its nodes.
+
+    :ivar memory: MiB.
+    :ivar disk: local space (MiB) of all disks on each of its nodes.
+    :ivar spindle_use: how much it uses the spindles which instances share.
+    """
+
+    memory: int
+    disk: int
+    vcpus: int
+    disks: tuple[Disk, ...] = ()
+    spindle_use: int = 1
+
+
 class Instance:
     """An instance; its facts do not change, only its nodes and its number do.
 
-    :ivar disk: local space (MiB) of all disks on each of its nodes.
     :ivar secondary: the number of the secondary node, or :data:`NO_NODE`.
     :ivar exclusion_tags: those of its tags which two instances on a node must not share.
     :ivar desired_locations: location tags which its primary node should have.
@@ -134,38 +148,27 @@ class Instance:
     def __init__(
         self,
         name: str,
-        *,
-        memory: int,
-        disk: int,
-        vcpus: int,
+        size: Size,
         template: str,
-        primary: int,
-        secondary: int = NO_NODE,
-        disks: tuple[Disk, ...] = (),
+        nodes: Sequence[int] = (),
+        *,
         status: str = RUNNING,
         auto_balance: bool = True,
-        spindle_use: int = 1,
         tags: tuple[str, ...] = (),
-        nics: tuple[Nic, ...] = (),
         forthcoming: bool = False,
-        index: int = -1,
     ) -> None:
+        """:param nodes: the numbers of its nodes, the primary node first."""
         self.name = name
         self.alias = name
-        self.memory = memory
-        self.disk = disk
-        self.disks = disks
-        self.vcpus = vcpus
+        self.memory, self.disk, self.vcpus, self.disks, self.spindle_use = size
         self.template = template
-        self.primary = primary
-        self.secondary = secondary
+        self.primary, self.secondary = (*nodes, NO_NODE, NO_NODE)[:2]
         self.status = status
         self.auto_balance = auto_balance
-        self.spindle_use = spindle_use
         self.tags = tags
-        self.nics = nics
+        self.nics: tuple[Nic, ...] = ()
         self.forthcoming = forthcoming
-        self.index = index
+        self.index = -1
         self.movable = True
         self.load = UNIT_LOAD
         self.exclusion_tags: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from ganeti.htools import balance
 from ganeti.htools import tags as htags
 from ganeti.htools.balance import Step
 from ganeti.htools.cluster import Cluster
-from ganeti.htools.instance import NO_NODE, Instance
+from ganeti.htools.instance import NO_NODE, Instance, Size
 from ganeti.htools.moves import moved
 from ganeti.htools.node import Node
 
@@ -118,12 +118,13 @@ def _have_capacity(cluster: Cluster, factor: float) -> bool:
     standard = cluster.policy.standard
     more = Instance(
         "new",
-        memory=int(factor * standard.memory),
-        disk=0,
-        vcpus=int(factor * standard.cpus),
-        template=DISKLESS,
-        primary=NO_NODE,
-        spindle_use=int(factor * standard.spindle_use),
+        Size(
+            memory=int(factor * standard.memory),
+            disk=0,
+            vcpus=int(factor * standard.cpus),
+            spindle_use=int(factor * standard.spindle_use),
+        ),
+        DISKLESS,
     )
     return all(
         node.copy().add_primary(moved(more, cluster.nodes, node.index, NO_NODE)) is None

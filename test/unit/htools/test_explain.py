@@ -10,7 +10,7 @@ import pytest
 from ganeti.htools import answer, explain, place
 from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster
-from ganeti.htools.instance import Disk, Instance
+from ganeti.htools.instance import Disk, Instance, Size
 from ganeti.htools.loading import request as loading
 from ganeti.htools.loading import text
 from ganeti.htools.loading.request import New
@@ -48,8 +48,8 @@ def cluster_of(source: str) -> Cluster:
 
 
 def new(template: str = "drbd", **changes: int) -> Instance:
-    facts = {"memory": 512, "disk": 2048, "vcpus": 1, **changes}
-    return Instance("new", template=template, primary=0, disks=(Disk(facts["disk"]),), **facts)
+    size = Size(512, 2048, 1)._replace(**changes)
+    return Instance("new", size._replace(disks=(Disk(size.disk),)), template)
 
 
 def explained(instance: Instance, required: int = 1, **options: object) -> dict[str, explain.Row]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ganeti.htools import balance, moves, place, score
 from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster
-from ganeti.htools.instance import Disk, Instance, Load
+from ganeti.htools.instance import Disk, Instance, Load, Size
 from ganeti.htools.loading import text
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail, Node, Resources, Usage
@@ -130,9 +130,8 @@ def test_two_instances_with_one_exclusion_tag_conflict() -> None:
 
 def test_a_new_instance_avoids_a_node_with_its_exclusion_tag() -> None:
     cluster = cluster_of(["", "", ""], [("n1", "", "svc:web")], ("htools:iextags:svc",))
-    new = Instance("new", memory=1024, disk=0, vcpus=1, template="ext", primary=-1,
-                   disks=(Disk(1024),),
-                   tags=("svc:web",))  # fmt: skip
+    size = Size(memory=1024, disk=0, vcpus=1, disks=(Disk(1024),))
+    new = Instance("new", size, "ext", tags=("svc:web",))
     model.prepare_new(cluster, new)
     found = place.Places(cluster, place.Options()).find(new, 1)
     assert found.failure_counts() == {Fail.TAGS: 1}
@@ -257,13 +256,10 @@ def test_a_reserved_instance_counts_only_with_forthcoming() -> None:
     )
     node = Node("a", resources)
     node.max_spindles = 16.0
-    real, reserved = (
-        Instance(
-            name, memory=1024, disk=1000, vcpus=2, template="plain", primary=0, index=index,
-            forthcoming=index == 1,
-        )
-        for index, name in enumerate(("one", "two"))
-    )  # fmt: skip
+    size = Size(memory=1024, disk=1000, vcpus=2)
+    real = Instance("one", size, "plain", [0])
+    reserved = Instance("two", size, "plain", [0], forthcoming=True)
+    real.index, reserved.index = 0, 1
     assert node.add_primary(real) is None
     # Without forthcoming instances nothing is counted twice.
     assert node.real is node.forth

@@ -14,7 +14,7 @@ import pytest
 from ganeti.htools import answer, moves, place, redundancy, score
 from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster, NoNodesError
-from ganeti.htools.instance import NO_NODE, Disk, Instance
+from ganeti.htools.instance import NO_NODE, Disk, Instance, Size
 from ganeti.htools.limits import violates
 from ganeti.htools.loading import request, text
 from ganeti.htools.node import Fail, Node
@@ -36,12 +36,14 @@ def loaded(seed: int) -> Cluster:
 def new_instance(r: random.Random, cluster: Cluster) -> Instance:
     template = r.choice(["drbd", "drbd", "drbd", "plain", "sharedfile", "ext", "file", "diskless"])
     size = r.choice([1024, 4000])
-    instance = Instance(
-        "new", memory=r.choice([128, 600, 2048]), disk=0 if template == "diskless" else size,
-        vcpus=r.choice([1, 2]), template=template, primary=0,
-        disks=(Disk(size, r.choice([None, 1, 2])),), spindle_use=r.choice([1, 2]),
-        tags=tuple(r.choice([["svc:a"], []])),
-    )  # fmt: skip
+    wanted = Size(
+        memory=r.choice([128, 600, 2048]),
+        disk=0 if template == "diskless" else size,
+        vcpus=r.choice([1, 2]),
+        disks=(Disk(size, r.choice([None, 1, 2])),),
+        spindle_use=r.choice([1, 2]),
+    )
+    instance = Instance("new", wanted, template, tags=tuple(r.choice([["svc:a"], []])))
     model.prepare_new(cluster, instance)
     return instance
 

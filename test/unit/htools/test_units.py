@@ -12,7 +12,7 @@ import pytest
 from ganeti import errors
 from ganeti.htools import moves, score, units
 from ganeti.htools.cluster import Cluster
-from ganeti.htools.instance import Disk, Instance
+from ganeti.htools.instance import Disk, Instance, Size
 from ganeti.htools.loading import text
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail
@@ -108,9 +108,7 @@ def test_a_new_disk_of_each_kind_needs_space_in_its_unit(
     free = f"1000,8000,{unit}"
     made = cluster(load, free, free, free)
     disk = Disk(2000)
-    new = Instance(
-        "new", memory=128, disk=2000, vcpus=1, template=template, primary=0, disks=(disk,)
-    )
+    new = Instance("new", Size(memory=128, disk=2000, vcpus=1, disks=(disk,)), template, [0])
     units.derive_for(new, made.nodes[0].storage or ())
     assert (made.nodes[1].copy().add_primary(new) is None) == fits
     small = new.resized(disk=500, disks=(new.disks[0]._replace(size=500),))
@@ -319,10 +317,8 @@ def test_exclusive_storage_needs_space_in_the_unit_and_spindles(
     assert made.nodes[1].exclusive_storage
 
     def tried(size: int, spindles: int) -> Fail | None:
-        new = Instance(
-            "new", memory=128, disk=size, vcpus=1, template="plain", primary=1,
-            disks=(Disk(size, spindles, unit=("lvm-vg", "xenvg")),),
-        )  # fmt: skip
+        disks = (Disk(size, spindles, unit=("lvm-vg", "xenvg")),)
+        new = Instance("new", Size(memory=128, disk=size, vcpus=1, disks=disks), "plain", [1])
         return made.nodes[1].copy().add_primary(new)
 
     assert tried(3000, 2) is None

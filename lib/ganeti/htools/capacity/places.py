@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ganeti.htools import redundancy, units
 from ganeti.htools.cluster import UNALLOCABLE, Cluster
-from ganeti.htools.instance import NO_NODE, Disk, Instance
+from ganeti.htools.instance import NO_NODE, Disk, Instance, Size
 from ganeti.htools.node import Node
 from ganeti.htools.policy import Spec
 from ganeti.objects import disk_templates
@@ -119,16 +119,9 @@ def new_instance(spec: Spec, template: str, cluster: Cluster, *, spindle_use: in
     :param spindle_use: how much it uses the spindles of nodes which instances share. The size says
         how many spindles it needs of nodes with exclusive storage.
     """
-    instance = Instance(
-        "new",
-        memory=spec.memory,
-        disk=spec.disk_size,
-        vcpus=spec.cpus,
-        template=template,
-        primary=NO_NODE,
-        disks=(Disk(spec.disk_size, spec.spindle_use),),
-        spindle_use=spindle_use,
-    )
+    disks = (Disk(spec.disk_size, spec.spindle_use),)
+    size = Size(spec.memory, spec.disk_size, spec.cpus, disks, spindle_use)
+    instance = Instance("new", size, template)
     known = (wanted for node in cluster.nodes if not node.offline for wanted in node.storage or ())
     units.derive_for(instance, known)
     return instance

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ganeti import errors
 from ganeti.htools import units
 from ganeti.htools.cluster import Cluster, Group
-from ganeti.htools.instance import NO_NODE, RUNNING, Disk, Instance, Nic
+from ganeti.htools.instance import NO_NODE, RUNNING, Disk, Instance, Nic, Size
 from ganeti.htools.loading import form
 from ganeti.htools.loading.rest import policy as read_policy
 from ganeti.htools.loading.text import unknown_node
@@ -245,19 +245,21 @@ def _instance(name: str, data: Mapping[str, Any]) -> Instance:
             f'{where}: Invalid string value for type DiskTemplate: "{template}"'
         )
     disks = data.get("disks") or []
-    return Instance(
+    instance = Instance(
         name,
-        memory=_number(data, "memory", 0, where),
-        disk=_number(data, "disk_space_total", 0, where),
-        vcpus=_number(data, "vcpus", 0, where),
-        template=template,
-        primary=0,
-        disks=tuple(_disk(disk, template, where) for disk in disks),
+        Size(
+            memory=_number(data, "memory", 0, where),
+            disk=_number(data, "disk_space_total", 0, where),
+            vcpus=_number(data, "vcpus", 0, where),
+            disks=tuple(_disk(disk, template, where) for disk in disks),
+            spindle_use=_number(data, "spindle_use", 1, where),
+        ),
+        template,
         status=_STATES.get(data.get("admin_state", "up"), RUNNING),
-        spindle_use=_number(data, "spindle_use", 1, where),
         tags=_texts(data, "tags", where) if "tags" in data else (),
-        nics=tuple(_nic(nic) for nic in data.get("nics") or ()),
     )
+    instance.nics = tuple(_nic(nic) for nic in data.get("nics") or ())
+    return instance
 
 
 def _disk(data: Any, template: str, where: str) -> Disk:

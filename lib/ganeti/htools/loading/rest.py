@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ganeti import errors
 from ganeti.htools import units
 from ganeti.htools.cluster import Cluster, Group
-from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
+from ganeti.htools.instance import STATUSES, Disk, Instance, Size
 from ganeti.htools.loading import form
 from ganeti.htools.loading.text import unknown_node
 from ganeti.htools.node import Node, Resources
@@ -200,16 +200,17 @@ def make_instance(data: Mapping[str, Any], nodes: Mapping[str, int]) -> Instance
     vcpus = backend.get("vcpus")
     return Instance(
         name,
-        memory=int(memory if isinstance(memory, int) else backend.get("maxmem", 0)),
-        disk=int(data.get("disk_usage") or 0),
-        vcpus=int(vcpus or 0),
-        template=template if template in disk_templates.ALL else "plain",
-        primary=nodes[primary],
-        secondary=nodes[secondaries[0]] if secondaries else NO_NODE,
-        disks=disks,
+        Size(
+            memory=int(memory if isinstance(memory, int) else backend.get("maxmem", 0)),
+            disk=int(data.get("disk_usage") or 0),
+            vcpus=int(vcpus or 0),
+            disks=disks,
+            spindle_use=int(backend.get("spindle_use", 1)),
+        ),
+        template if template in disk_templates.ALL else "plain",
+        [nodes[node] for node in (primary, *secondaries[:1])],
         status=status,
         auto_balance=bool(backend.get("auto_balance", True)),
-        spindle_use=int(backend.get("spindle_use", 1)),
         tags=tuple(get(data, "tags", list, name)),
         forthcoming=bool(data.get("forthcoming", False)),
     )

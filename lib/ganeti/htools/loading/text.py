@@ -15,7 +15,7 @@ from ganeti import errors
 from ganeti.htools import units
 from ganeti.htools.cluster import ALLOC_POLICIES, Cluster, Group
 from ganeti.htools.formats import fixed, number, texts
-from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
+from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance, Size
 from ganeti.htools.node import Node, Resources
 from ganeti.htools.policy import Policy, Range, Spec
 from ganeti.objects import disk_templates
@@ -168,10 +168,11 @@ def _instance(columns: list[str], nodes: dict[str, int]) -> Instance:
         raise errors.ParseError(f"Invalid/incomplete instance data: '{texts(columns)}'")
     name, primary, secondary = columns[0], columns[6], columns[7]
     filled = columns + ["1", "-", "N"][len(columns) - (_INSTANCE_MIN - 1) :]
-    for node in (primary, *filter(None, [secondary])):
+    members = (primary, *filter(None, [secondary]))
+    for node in members:
         if node not in nodes:
             raise errors.ParseError(f"Unknown node '{node}' for instance {name}")
-    memory, size, vcpus = (_int(name, text) for text in columns[1:4])
+    memory, disk, vcpus = (_int(name, text) for text in columns[1:4])
     if columns[4] not in STATUSES:
         raise errors.ParseError(f'Invalid string value for type InstanceStatus: "{columns[4]}"')
     auto_balance = _flag(f"instance {name}", "auto_balance", columns[5])
@@ -185,16 +186,11 @@ def _instance(columns: list[str], nodes: dict[str, int]) -> Instance:
     spindles = None if filled[11] == "-" else _int(name, filled[11])
     return Instance(
         name,
-        memory=memory,
-        disk=size,
-        vcpus=vcpus,
-        template=template,
-        primary=nodes[primary],
-        secondary=nodes[secondary] if secondary else NO_NODE,
-        disks=(Disk(size, spindles),),
+        Size(memory, disk, vcpus, (Disk(disk, spindles),), _int(name, filled[10])),
+        template,
+        [nodes[node] for node in members],
         status=columns[4],
         auto_balance=auto_balance,
-        spindle_use=_int(name, filled[10]),
         tags=_list(columns[9]),
         forthcoming=_flag(f"instance {name}", "forthcoming", filled[12]),
     )
