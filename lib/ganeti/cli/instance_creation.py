@@ -85,10 +85,8 @@ OPTIONS = (
         metavar="TEMPL",
         help="how the disks are stored",
     ),
-    Option(
+    opt.keyed_values(
         "--disk",
-        kind="identkeyval",
-        action="append",
         dest="disks",
         metavar="N:size=SIZE[,...]",
         help="properties of disk N, from 0: size, mode, name, ...; may be given several times",
@@ -101,10 +99,8 @@ OPTIONS = (
         metavar="<size>",
         help="create one disk of this size (MiB, or with a unit such as 10g), instead of --disk",
     ),
-    Option(
+    opt.keyed_values(
         "--net",
-        kind="identkeyval",
-        action="append",
         dest="nics",
         metavar="N[:KEY=VALUE,...]",
         help="network interface N, from 0: mac, ip, mode, link, network, name, vlan, bridge;"
@@ -114,33 +110,15 @@ OPTIONS = (
     opt.key_values(
         "-O", "--os-parameters", dest="osparams", help="parameters of the operating system"
     ),
-    opt.key_values(
-        "--os-parameters-private",
-        dest="osparams_private",
-        help="parameters of the operating system which do not appear in logs and listings",
-        kind="keyprivateval",
-    ),
+    opt.OS_PARAMETERS_PRIVATE,
     opt.key_values(
         "--os-parameters-secret",
         dest="osparams_secret",
         help="parameters which are used for this installation and never stored",
         kind="keyprivateval",
     ),
-    opt.flag(
-        "--no-wait-for-sync",
-        dest="wait_for_sync",
-        default=True,
-        value=False,
-        help="do not wait until mirrored disks are in sync",
-    ),
-    Option(
-        "-n",
-        "--node",
-        kind="string",
-        metavar="<pnode>[:<snode>]",
-        completion="pnode:snode",
-        help="primary node, and secondary node for mirrored disks",
-    ),
+    opt.NO_WAIT_FOR_SYNC,
+    opt.new_nodes("primary node, and secondary node for mirrored disks"),
     opt.IALLOCATOR,
     opt.NODE_GROUP,
     opt.flag(
@@ -156,18 +134,8 @@ OPTIONS = (
         metavar="HYPERVISOR[:KEY=VALUE,...]",
         help="hypervisor and its parameters; by default the first hypervisor of the cluster",
     ),
-    Option(
-        "--file-storage-dir",
-        kind="string",
-        metavar="<DIR>",
-        help="directory for file disks, below the file storage directory of the cluster",
-    ),
-    Option(
-        "--file-driver",
-        choices=("blktap", "blktap2", "loop"),
-        metavar="<DRIVER>",
-        help="how Xen attaches file disks",
-    ),
+    opt.FILE_STORAGE_DIR,
+    opt.FILE_DRIVER,
     opt.flag("--name-check", help="require that the name resolves"),
     opt.flag(
         "--ip-check", help="require that no machine answers on the address; needs --name-check"
@@ -186,13 +154,7 @@ OPTIONS = (
         dest="_ignored",
         help="no effect, this is the default; for old scripts",
     ),
-    opt.flag(
-        "--no-conflicts-check",
-        dest="conflicts_check",
-        default=True,
-        value=False,
-        help="accept an address of a network even if the interface is not in it",
-    ),
+    opt.NO_CONFLICTS_CHECK,
     opt.IGNORE_IPOLICY,
     Option("--tags", kind="string", metavar="TAG,...", help="tags of the instance"),
     Option(

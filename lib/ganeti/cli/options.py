@@ -9,21 +9,19 @@ from __future__ import annotations
 from ganeti.cli.command import Option, Values
 
 
-def flag(
-    *names: str,
-    help: str,
-    dest: str | None = None,
-    default: bool | None = False,
-    value: bool = True,
-) -> Option:
-    """Make an option without a value that sets its destination to ``value``."""
-    return Option(
-        *names,
-        help=help,
-        dest=dest,
-        action="store_true" if value else "store_false",
-        default=default,
-    )
+def flag(*names: str, help: str, dest: str | None = None, default: bool | None = False) -> Option:
+    """Make an option without a value that sets its destination to True."""
+    return Option(*names, help=help, dest=dest, action="store_true", default=default)
+
+
+def negative(*names: str, dest: str, help: str) -> Option:
+    """Make an option without a value that sets its destination, which is True, to False."""
+    return Option(*names, help=help, dest=dest, action="store_false", default=True)
+
+
+def yes_no(*names: str, help: str, dest: str | None = None) -> Option:
+    """Make an option with the value ``yes`` or ``no``; None when it is not given."""
+    return Option(*names, kind="bool", metavar="yes|no", help=help, dest=dest)
 
 
 def key_values(
@@ -31,6 +29,70 @@ def key_values(
 ) -> Option:
     """Make an option whose value is a dictionary, by default an empty one."""
     return Option(*names, kind=kind, dest=dest, default={}, metavar=metavar, help=help)
+
+
+def keyed_values(*names: str, dest: str, metavar: str, help: str) -> Option:
+    """Make an option ``NAME:KEY=VALUE,...`` which may be given once for each name."""
+    return Option(
+        *names, kind="identkeyval", action="append", dest=dest, metavar=metavar, help=help
+    )
+
+
+def node(*names: str, help: str, dest: str | None = None, action: str | None = None) -> Option:
+    """Make an option whose value is a node."""
+    return Option(
+        *names,
+        kind="string",
+        action=action,
+        dest=dest,
+        metavar="<node>",
+        completion="node",
+        help=help,
+    )
+
+
+def new_nodes(help: str) -> Option:
+    """Make the option ``--node`` whose value is a primary node, and maybe a secondary node."""
+    return Option(
+        "-n",
+        "--node",
+        kind="string",
+        metavar="<pnode>[:<snode>]",
+        completion="pnode:snode",
+        help=help,
+    )
+
+
+def new_secondary(help: str) -> Option:
+    """Make the option ``--new-secondary`` of a command."""
+    return node("-n", "--new-secondary", dest="dst_node", help=help)
+
+
+def limit(help: str) -> Option:
+    """Make the option ``--limit`` for the number of lines, 50 by default and 0 for all."""
+    return Option("-n", "--limit", kind="int", default=50, metavar="N", help=help)
+
+
+def hypervisor_defaults(help: str) -> Option:
+    """Make the option ``--hypervisor-parameters`` for defaults of several hypervisors."""
+    return keyed_values(
+        "-H",
+        "--hypervisor-parameters",
+        dest="hvparams",
+        metavar="HYPERVISOR:KEY=VALUE,...",
+        help=f"{help}; may be given several times",
+    )
+
+
+def disk_parameters(help: str) -> Option:
+    """Make the option ``--disk-parameters`` of a command."""
+    return keyed_values(
+        "-D",
+        "--disk-parameters",
+        dest="diskparams",
+        metavar="TEMPLATE:KEY=VALUE,...",
+        help=f"{help}; may be given several times",
+    )
 
 
 def os_type(help: str) -> Option:
@@ -180,14 +242,11 @@ NODE_GROUP = Option(
     completion="nodegroup",
     help="use only nodes of this node group",
 )
-NODES = Option(
+NODES = node(
     "-n",
     "--node",
-    kind="string",
     action="append",
     dest="nodes",
-    metavar="<node>",
-    completion="node",
     help="use only this node; may be given several times",
 )
 SECONDARY_IP = Option(
@@ -220,27 +279,15 @@ BACKEND = key_values(
     dest="beparams",
     help="backend parameters, such as memory=1g,vcpus=2; sizes in MiB or with a unit",
 )
-TARGET_NODE = Option(
-    "-n",
-    "--target-node",
-    kind="string",
-    dest="dst_node",
-    metavar="NODE",
-    completion="node",
-    help="target node",
-)
-HV_STATE = Option(
+TARGET_NODE = node("-n", "--target-node", dest="dst_node", help="target node")
+HV_STATE = keyed_values(
     "--hypervisor-state",
-    kind="identkeyval",
-    action="append",
     dest="hv_state",
     metavar="HYPERVISOR:KEY=VALUE,...",
     help="assumed sizes of the hypervisor, for planning, such as kvm:mem_total=65536 (MiB)",
 )
-DISK_STATE = Option(
+DISK_STATE = keyed_values(
     "--disk-state",
-    kind="identkeyval",
-    action="append",
     dest="disk_state",
     metavar="TYPE/NAME:KEY=VALUE,...",
     help="assumed sizes of the storage, for planning, such as plain/xenvg:disk_total=1048576 (MiB)",
@@ -251,4 +298,46 @@ NODE_PARAMETERS = Option(
     dest="ndparams",
     metavar="KEY=VALUE,...",
     help="node parameters, such as ssh_port=2222",
+)
+
+# Options of commands which create or change instances.
+OS_PARAMETERS_PRIVATE = key_values(
+    "--os-parameters-private",
+    dest="osparams_private",
+    help="parameters of the operating system which do not appear in logs and listings",
+    kind="keyprivateval",
+)
+NO_WAIT_FOR_SYNC = negative(
+    "--no-wait-for-sync",
+    dest="wait_for_sync",
+    help="do not wait until mirrored disks are in sync",
+)
+FILE_STORAGE_DIR = Option(
+    "--file-storage-dir",
+    kind="string",
+    metavar="<DIR>",
+    help="directory for file disks, below the file storage directory of the cluster",
+)
+FILE_DRIVER = Option(
+    "--file-driver",
+    choices=("blktap", "blktap2", "loop"),
+    metavar="<DRIVER>",
+    help="how Xen attaches file disks",
+)
+NO_CONFLICTS_CHECK = negative(
+    "--no-conflicts-check",
+    dest="conflicts_check",
+    help="accept an address of a network even if the interface is not in it",
+)
+COMMUNICATION = yes_no(
+    "-c",
+    "--communication",
+    dest="instance_communication",
+    help="whether the instance has an interface for communication with its node",
+)
+NON_LIVE = negative("--non-live", dest="live", help="pause the guest during the migration")
+MIGRATION_MODE = Option(
+    "--migration-mode",
+    choices=("live", "non-live"),
+    help="let the guest run during the migration (live), or pause it (non-live)",
 )

@@ -7,6 +7,7 @@ again.
 from __future__ import annotations
 
 from ganeti import errors
+from ganeti.cli import options as opt
 from ganeti.cli import value_types
 from ganeti.cli.command import Option, Values
 
@@ -54,15 +55,8 @@ VCPU_RATIO = Option(
     " cluster",
 )
 GROUP_POLICY = (BOUNDS, TEMPLATES, SPINDLE_RATIO, VCPU_RATIO)
-DISK_PARAMETERS = Option(
-    "-D",
-    "--disk-parameters",
-    kind="identkeyval",
-    action="append",
-    dest="diskparams",
-    metavar="TEMPLATE:KEY=VALUE,...",
-    help="parameters of disks of a template; the value default means the value of the cluster; may"
-    " be given several times",
+DISK_PARAMETERS = opt.disk_parameters(
+    "parameters of disks of a template; the value default means the value of the cluster"
 )
 
 

@@ -32,7 +32,7 @@ OPTIONS = (
     opt.PRIORITY,
     opt.OUTPUT,
     opt.YES_DO_IT,
-    opt.flag("--no-start", dest="start", default=True, value=False, help="h"),
+    opt.negative("--no-start", dest="start", help="h"),
     Option("-n", "--node", kind="string", help="h"),
     Option("--net", kind="identkeyval", action="append", dest="nics", help="h"),
     Option("-s", "--size", kind="unit", help="h"),

@@ -106,18 +106,6 @@ def remove(values: Values, arguments: list[str]) -> int:
 _JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
 
 
-def _node(help_text: str, *names: str, action: str | None = None, dest: str = "node") -> Option:
-    return Option(
-        *names,
-        kind="string",
-        action=action,
-        dest=dest,
-        metavar="<node>",
-        completion="node",
-        help=help_text,
-    )
-
-
 PROGRAM = Program(
     "gnt-backup",
     "Exports of instances, and instances made from them.",
@@ -127,12 +115,12 @@ PROGRAM = Program(
             list_exports,
             "List the exports on the nodes",
             [
-                _node(
-                    "list only the exports on this node; may be given several times",
+                opt.node(
                     "-n",
                     "--node",
                     action="append",
                     dest="nodes",
+                    help="list only the exports on this node; may be given several times",
                 ),
                 *opt.LIST_OPTIONS,
             ],
@@ -143,12 +131,10 @@ PROGRAM = Program(
             export,
             [Argument("instance", 1, 1)],
             [
-                _node("node which gets the export; required", "-n", "--node"),
-                opt.flag(
+                opt.node("-n", "--node", help="node which gets the export; required"),
+                opt.negative(
                     "--noshutdown",
                     dest="shutdown",
-                    default=True,
-                    value=False,
                     help="do not stop the guest; the exported disks may be inconsistent",
                 ),
                 opt.SHUTDOWN_TIMEOUT,
@@ -194,11 +180,7 @@ PROGRAM = Program(
             [Argument("instance", 1, 1)],
             [
                 *instance_creation.OPTIONS,
-                _node(
-                    "node with the export; by default all nodes are asked",
-                    "--src-node",
-                    dest="src_node",
-                ),
+                opt.node("--src-node", help="node with the export; by default all nodes are asked"),
                 Option(
                     "--src-dir",
                     kind="string",

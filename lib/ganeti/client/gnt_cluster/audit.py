@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -108,14 +108,7 @@ COMMAND = Command(
     [Argument("file", 0, None)],
     [
         opt.flag("--verify", help="check that no line was changed or removed"),
-        Option(
-            "-n",
-            "--limit",
-            kind="int",
-            default=50,
-            metavar="N",
-            help="show at most the last N lines; 50 by default, 0 for all",
-        ),
+        opt.limit("show at most the last N lines; 50 by default, 0 for all"),
         opt.OUTPUT_FORMAT,
         opt.NO_HEADERS,
         opt.SEPARATOR,

@@ -29,10 +29,8 @@ _COMMON = (
         metavar="NETMASK",
         help="number of bits of the netmask of the address of the cluster",
     ),
-    Option(
+    opt.yes_no(
         "--use-external-mip-script",
-        kind="bool",
-        metavar="yes|no",
         help="whether a script of the administrator sets up the address of the cluster",
     ),
     Option(
@@ -48,19 +46,9 @@ _COMMON = (
         metavar="NAME,...",
         help="hypervisors to use; the first one is the default",
     ),
-    Option(
-        "-H",
-        "--hypervisor-parameters",
-        kind="identkeyval",
-        action="append",
-        dest="hvparams",
-        metavar="HYPERVISOR:KEY=VALUE,...",
-        help="defaults of the parameters of a hypervisor; may be given several times",
-    ),
-    Option(
+    opt.hypervisor_defaults("defaults of the parameters of a hypervisor"),
+    opt.keyed_values(
         "--hypervisor-defaults",
-        kind="identkeyval",
-        action="append",
         dest="hvparams",
         metavar="HYPERVISOR:KEY=VALUE,...",
         help="older spelling of --hypervisor-parameters",
@@ -85,15 +73,7 @@ _COMMON = (
         help="defaults of network interfaces: mode, link, vlan",
     ),
     opt.NODE_PARAMETERS,
-    Option(
-        "-D",
-        "--disk-parameters",
-        kind="identkeyval",
-        action="append",
-        dest="diskparams",
-        metavar="TEMPLATE:KEY=VALUE,...",
-        help="defaults of the parameters of a disk template; may be given several times",
-    ),
+    opt.disk_parameters("defaults of the parameters of a disk template"),
     opt.HV_STATE,
     opt.DISK_STATE,
     Option(
@@ -122,11 +102,8 @@ _COMMON = (
         metavar="PROGRAM",
         help="usermode helper with which the DRBD module must be loaded",
     ),
-    Option(
-        "--prealloc-wipe-disks",
-        kind="bool",
-        metavar="yes|no",
-        help="whether new disks are overwritten before a guest gets them",
+    opt.yes_no(
+        "--prealloc-wipe-disks", help="whether new disks are overwritten before a guest gets them"
     ),
     Option(
         "-C",
@@ -135,10 +112,8 @@ _COMMON = (
         metavar="N",
         help="number of nodes that keep a copy of the configuration",
     ),
-    Option(
+    opt.yes_no(
         "--maintain-node-health",
-        kind="bool",
-        metavar="yes|no",
         help="whether the watcher stops instances on nodes which are marked offline",
     ),
     Option(
@@ -209,17 +184,13 @@ _COMMON = (
         metavar="FILE",
         help="image of the helper guest that overwrites free space",
     ),
-    Option(
+    opt.yes_no(
         "--user-shutdown",
-        kind="bool",
         dest="enabled_user_shutdown",
-        metavar="yes|no",
         help="whether a shutdown from inside a guest is accepted",
     ),
-    Option(
+    opt.yes_no(
         "--rapi-require-authentication",
-        kind="bool",
-        metavar="yes|no",
         help="whether every request to the REST interface needs a password",
     ),
 )
@@ -253,19 +224,11 @@ INIT = (
     _specs("--specs-disk-size", "size of disks", "ispecs_disk_size"),
     _specs("--specs-mem-size", "memory", "ispecs_mem_size"),
     _specs("--specs-nic-count", "number of network interfaces", "ispecs_nic_count"),
-    opt.flag(
-        "--no-etc-hosts",
-        dest="modify_etc_hosts",
-        default=True,
-        value=False,
-        help="do not change /etc/hosts of the nodes",
+    opt.negative(
+        "--no-etc-hosts", dest="modify_etc_hosts", help="do not change /etc/hosts of the nodes"
     ),
-    opt.flag(
-        "--no-ssh-init",
-        dest="modify_ssh_setup",
-        default=True,
-        value=False,
-        help="do not change the SSH files of the nodes",
+    opt.negative(
+        "--no-ssh-init", dest="modify_ssh_setup", help="do not change the SSH files of the nodes"
     ),
     Option(
         "--ssh-key-type",
@@ -314,11 +277,8 @@ MODIFY = (
         metavar="PATTERN,...",
         help="logical volumes that do not belong to the cluster, as regular expressions of VG/LV",
     ),
-    Option(
-        "--modify-etc-hosts",
-        kind="bool",
-        metavar="yes|no",
-        help="whether the nodes are written to /etc/hosts of the nodes",
+    opt.yes_no(
+        "--modify-etc-hosts", help="whether the nodes are written to /etc/hosts of the nodes"
     ),
     Option(
         "--instance-communication-network",

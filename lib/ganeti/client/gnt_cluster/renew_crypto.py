@@ -214,11 +214,9 @@ COMMAND = Command(
             help="type of the new SSH keys",
         ),
         Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of the new SSH keys"),
-        opt.flag(
+        opt.negative(
             "--no-ssh-key-check",
             dest="ssh_key_check",
-            default=True,
-            value=False,
             help="no effect: keys are replaced without SSH",
         ),
         opt.FORCE,

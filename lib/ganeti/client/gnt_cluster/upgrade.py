@@ -361,13 +361,8 @@ UPGRADE = Command(
             "--simulate",
             help="try it on a virtual cluster like this one, and change nothing here",
         ),
-        Option(
-            "--leave-out",
-            kind="string",
-            action="append",
-            metavar="NODE",
-            completion="node",
-            help="let a node which is offline keep its version",
+        opt.node(
+            "--leave-out", action="append", help="let a node which is offline keep its version"
         ),
     ],
     "Switch the cluster to another version which is installed on all nodes",

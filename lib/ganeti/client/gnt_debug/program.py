@@ -49,20 +49,11 @@ PROGRAM = Program(
                     help="make it possible to end the delay early through a socket",
                 ),
                 opt.flag("-l", "--no-locks", help="hold no node lock during the delay"),
-                opt.flag(
-                    "--no-master",
-                    dest="on_master",
-                    default=True,
-                    value=False,
-                    help="do not wait on the master",
-                ),
-                Option(
+                opt.negative("--no-master", dest="on_master", help="do not wait on the master"),
+                opt.node(
                     "-n",
-                    kind="string",
                     action="append",
                     dest="on_nodes",
-                    metavar="NODE",
-                    completion="node",
                     help="wait on this node; may be given several times",
                 ),
                 Option("-r", "--repeat", kind="int", default=0, help="wait this number of times"),

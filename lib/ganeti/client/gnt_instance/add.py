@@ -34,13 +34,7 @@ _OPTIONS = (
     opt.os_type("OS definition to install, with its variant: debian+minimal"),
     opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
     opt.flag("--no-install", help="create the disks, but install nothing"),
-    opt.flag(
-        "--no-start",
-        dest="start",
-        default=True,
-        value=False,
-        help="do not start the instance afterwards",
-    ),
+    opt.negative("--no-start", dest="start", help="do not start the instance afterwards"),
     Option(
         "--image",
         kind="string",
@@ -77,14 +71,7 @@ _OPTIONS = (
         help="show for each node why the allocator chose it or not; with --dry-run, nothing is"
         " created",
     ),
-    Option(
-        "-c",
-        "--communication",
-        kind="bool",
-        dest="instance_communication",
-        metavar="yes|no",
-        help="whether the instance gets an interface for communication with its node",
-    ),
+    opt.COMMUNICATION,
 )
 
 

@@ -138,13 +138,6 @@ def replace(values: Values, arguments: list[str]) -> int:
 
 
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
-_NO_WAIT = opt.flag(
-    "--no-wait-for-sync",
-    dest="wait_for_sync",
-    default=True,
-    value=False,
-    help="do not wait until mirrored disks are in sync",
-)
 
 COMMANDS = (
     Command(
@@ -181,7 +174,7 @@ COMMANDS = (
         [
             opt.flag("--absolute", help="the amount is the new size of the disk"),
             opt.IGNORE_IPOLICY,
-            _NO_WAIT,
+            opt.NO_WAIT_FOR_SYNC,
             *_JOB,
         ],
         "Make a disk larger by an amount (MiB, or with a unit)",
@@ -192,23 +185,15 @@ COMMANDS = (
         recreate,
         [Argument("instance", 1, 1)],
         [
-            Option(
+            opt.keyed_values(
                 "--disk",
-                kind="identkeyval",
-                action="append",
                 dest="disks",
                 metavar="N[:size=SIZE,...]",
                 help="create only this disk; size, mode and spindles may be changed; may be"
-                " given several"
-                " times",
+                " given several times",
             ),
-            Option(
-                "-n",
-                "--node",
-                kind="string",
-                metavar="<pnode>[:<snode>]",
-                completion="pnode:snode",
-                help="create all disks on these nodes, which become the nodes of the instance",
+            opt.new_nodes(
+                "create all disks on these nodes, which become the nodes of the instance"
             ),
             opt.IALLOCATOR,
             *_JOB,
@@ -222,15 +207,7 @@ COMMANDS = (
         [
             opt.flag("-p", "--on-primary", help="create new volumes on the primary node"),
             opt.flag("-s", "--on-secondary", help="create new volumes on the secondary node"),
-            Option(
-                "-n",
-                "--new-secondary",
-                kind="string",
-                dest="dst_node",
-                metavar="NODE",
-                completion="node",
-                help="make this node the secondary node instead of the present one",
-            ),
+            opt.new_secondary("make this node the secondary node instead of the present one"),
             opt.IALLOCATOR,
             opt.flag("-a", "--auto", help="replace damaged volumes"),
             Option(

@@ -154,36 +154,25 @@ MODIFY = Command(
             dest="osparams",
             help="parameters of the operating system, for the next installation",
         ),
-        opt.key_values(
-            "--os-parameters-private",
-            dest="osparams_private",
-            help="parameters of the operating system which do not appear in logs and listings",
-            kind="keyprivateval",
-        ),
+        opt.OS_PARAMETERS_PRIVATE,
         opt.os_type("recorded operating system; nothing is installed"),
         opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
-        Option(
+        opt.keyed_values(
             "--disk",
-            kind="identkeyval",
-            action="append",
             dest="disks",
             metavar="add:size=SIZE|N:remove|N:KEY=VALUE|...",
             help="change disks: add, attach:uuid=UUID, N:detach, N:remove, N:mode=ro,name=NAME;"
             " N is a number, a name or a UUID",
         ),
-        Option(
+        opt.keyed_values(
             "--net",
-            kind="identkeyval",
-            action="append",
             dest="nics",
             metavar="add[:KEY=VALUE,...]|N:remove|N:KEY=VALUE,...",
             help="change network interfaces: mac, ip, mode, link, network, name, vlan",
         ),
-        opt.flag(
+        opt.negative(
             "--no-hotplug",
             dest="hotplug",
-            default=True,
-            value=False,
             help="do not change the devices of the running guest before its next start",
         ),
         Option(
@@ -207,14 +196,7 @@ MODIFY = Command(
             metavar="TEMPL",
             help="convert all disks of the stopped instance to this template",
         ),
-        Option(
-            "-n",
-            "--node",
-            kind="string",
-            metavar="<node>",
-            completion="node",
-            help="secondary node for disks that become mirrored",
-        ),
+        opt.node("-n", "--node", help="secondary node for disks that become mirrored"),
         opt.IALLOCATOR,
         opt.key_values(
             "-e",
@@ -222,31 +204,12 @@ MODIFY = Command(
             dest="ext_params",
             help="provider and parameters of external storage",
         ),
-        Option(
-            "--file-driver",
-            choices=("blktap", "blktap2", "loop"),
-            metavar="<DRIVER>",
-            help="how Xen attaches file disks",
-        ),
-        Option(
-            "--file-storage-dir",
-            kind="string",
-            metavar="<DIR>",
-            help="directory for file disks, below the file storage directory of the cluster",
-        ),
-        opt.flag(
-            "--no-wait-for-sync",
-            dest="wait_for_sync",
-            default=True,
-            value=False,
-            help="do not wait until mirrored disks are in sync",
-        ),
-        Option(
+        opt.FILE_DRIVER,
+        opt.FILE_STORAGE_DIR,
+        opt.NO_WAIT_FOR_SYNC,
+        opt.node(
             "--new-primary",
-            kind="string",
             dest="new_primary_node",
-            metavar="<node>",
-            completion="node",
             help="make this node the primary node of the stopped instance; nothing is moved",
         ),
         Option(
@@ -263,21 +226,8 @@ MODIFY = Command(
             help="mark the stopped instance so that it cannot be started",
         ),
         opt.flag("--online", dest="online_inst", help="remove the mark of --offline"),
-        Option(
-            "-c",
-            "--communication",
-            kind="bool",
-            dest="instance_communication",
-            metavar="yes|no",
-            help="whether the instance has an interface for communication with its node",
-        ),
-        opt.flag(
-            "--no-conflicts-check",
-            dest="conflicts_check",
-            default=True,
-            value=False,
-            help="accept addresses of a network even if the interface is not in it",
-        ),
+        opt.COMMUNICATION,
+        opt.NO_CONFLICTS_CHECK,
         opt.IGNORE_IPOLICY,
         opt.flag("-f", "--force", help="continue although a check fails"),
         opt.DRY_RUN,

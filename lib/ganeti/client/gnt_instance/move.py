@@ -127,25 +127,12 @@ MIGRATE = Command(
         opt.TARGET_NODE,
         opt.IALLOCATOR,
         opt.IGNORE_IPOLICY,
-        opt.flag(
-            "--non-live",
-            dest="live",
-            default=True,
-            value=False,
-            help="pause the guest during the migration",
-        ),
-        Option(
-            "--migration-mode",
-            choices=("live", "non-live"),
-            default=None,
-            help="let the guest run during the migration (live), or pause it (non-live)",
-        ),
+        opt.NON_LIVE,
+        opt.MIGRATION_MODE,
         opt.flag("--allow-failover", help="fail over when the instance cannot be migrated"),
-        opt.flag(
+        opt.negative(
             "--no-runtime-changes",
             dest="allow_runtime_chgs",
-            default=True,
-            value=False,
             help="do not reduce the memory of the guest to fit the target node",
         ),
         opt.flag(
@@ -172,11 +159,8 @@ FAILOVER = Command(
             "--ignore-consistency",
             help="continue when the disks are not in sync, or the primary node does not answer",
         ),
-        Option(
+        opt.node(
             "--new-secondary",
-            kind="string",
-            metavar="NODE",
-            completion="node",
             help="which of the present nodes of mirrored disks keeps its replica, when the target"
             " node has none; by default the secondary node",
         ),
@@ -199,14 +183,7 @@ MOVE = Command(
     [Argument("instance", 1, 1)],
     [
         opt.FORCE,
-        Option(
-            "-n",
-            "--node",
-            kind="string",
-            metavar="<node>",
-            completion="node",
-            help="target node; required",
-        ),
+        opt.node("-n", "--node", help="target node; required"),
         opt.SHUTDOWN_TIMEOUT,
         opt.IGNORE_IPOLICY,
         opt.flag(

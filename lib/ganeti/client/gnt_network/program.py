@@ -265,11 +265,9 @@ def _text(name: str, metavar: str, text: str, short: str | None = None) -> Optio
     return Option(*names, kind="string", metavar=metavar, help=text)
 
 
-NO_CONFLICTS_CHECK = opt.flag(
+NO_CONFLICTS_CHECK = opt.negative(
     "--no-conflicts-check",
     dest="conflicts_check",
-    default=True,
-    value=False,
     help="do not check whether nodes or other instances use addresses of the network",
 )
 _SETTABLE = (

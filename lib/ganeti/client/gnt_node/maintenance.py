@@ -130,12 +130,8 @@ MAINTENANCE = Command(
         opt.flag("--stop", help="start: stop the instances which cannot be moved"),
         opt.IALLOCATOR,
         NEW_SECONDARY,
-        opt.flag(
-            "--no-move-back",
-            dest="move_back",
-            default=True,
-            value=False,
-            help="end: leave what was moved where it is",
+        opt.negative(
+            "--no-move-back", dest="move_back", help="end: leave what was moved where it is"
         ),
         opt.DRY_RUN,
         *opt.SUBMIT_OPTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
-from ganeti.client.gnt_node.options import AUTO_PROMOTE, yes_no
+from ganeti.client.gnt_node.options import AUTO_PROMOTE
 
 NO_CHANGE = "Please give at least one of the parameters."
 
@@ -64,18 +64,18 @@ MODIFY = Command(
     modify,
     [Argument("node", 1, 1)],
     [
-        yes_no(
+        opt.yes_no(
             "-C",
             "--master-candidate",
             help="whether the node is a master candidate: it keeps a copy of the"
             " configuration and can"
             " become the master",
         ),
-        yes_no("-D", "--drained", help="whether the instances have to leave the node"),
-        yes_no("-O", "--offline", help="whether the node is marked offline"),
-        yes_no("--master-capable", help="whether the node may become the master"),
-        yes_no("--vm-capable", help="whether the node may have instances"),
-        yes_no(
+        opt.yes_no("-D", "--drained", help="whether the instances have to leave the node"),
+        opt.yes_no("-O", "--offline", help="whether the node is marked offline"),
+        opt.yes_no("--master-capable", help="whether the node may become the master"),
+        opt.yes_no("--vm-capable", help="whether the node may have instances"),
+        opt.yes_no(
             "--node-powered", help="whether the node is switched on, when it was switched by hand"
         ),
         opt.SECONDARY_IP,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_node.options import NEW_SECONDARY
 from ganeti.constants import node as const
 
@@ -202,23 +202,11 @@ COMMANDS = [
             opt.IALLOCATOR,
             opt.TARGET_NODE,
             opt.IGNORE_IPOLICY,
-            opt.flag(
-                "--non-live",
-                dest="live",
-                default=True,
-                value=False,
-                help="pause each instance during the migration",
-            ),
-            Option(
-                "--migration-mode",
-                choices=("live", "non-live"),
-                help="whether instances run during the migration (live) or are paused (non-live)",
-            ),
-            opt.flag(
+            opt.NON_LIVE,
+            opt.MIGRATION_MODE,
+            opt.negative(
                 "--no-runtime-changes",
                 dest="allow_runtime_chgs",
-                default=True,
-                value=False,
                 help="do not reduce the memory of an instance that is too large for the"
                 " target node",
             ),

@@ -290,33 +290,19 @@ PROGRAM = Program(
                 opt.SECONDARY_IP,
                 opt.flag("--readd", help="add a machine again that is still in the configuration"),
                 opt.NODE_GROUP,
-                Option(
-                    "--master-capable",
-                    kind="bool",
-                    metavar="yes|no",
-                    help="whether the node may become the master",
-                ),
-                Option(
-                    "--vm-capable",
-                    kind="bool",
-                    metavar="yes|no",
-                    help="whether the node may have instances",
-                ),
+                opt.yes_no("--master-capable", help="whether the node may become the master"),
+                opt.yes_no("--vm-capable", help="whether the node may have instances"),
                 opt.NODE_PARAMETERS,
                 opt.HV_STATE,
                 opt.DISK_STATE,
-                opt.flag(
+                opt.negative(
                     "--no-node-setup",
                     dest="node_setup",
-                    default=True,
-                    value=False,
                     help="only add the machine, which was prepared already",
                 ),
-                opt.flag(
+                opt.negative(
                     "--no-ssh-key-check",
                     dest="ssh_key_check",
-                    default=True,
-                    value=False,
                     help="accept an unknown SSH host key without a question",
                 ),
                 opt.flag(

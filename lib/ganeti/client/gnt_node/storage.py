@@ -6,7 +6,6 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, row_list, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
-from ganeti.client.gnt_node.options import yes_no
 from ganeti.constants import disk as disk_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -245,7 +244,7 @@ COMMANDS = (
             Argument("file", 1, 1),
         ],
         [
-            yes_no(
+            opt.yes_no(
                 "--allocatable",
                 help="whether new logical volumes may be put on the physical volume",
             ),

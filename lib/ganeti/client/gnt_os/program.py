@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ganeti import errors
 from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Program, Values
+from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.client.gnt_os.images import IMAGES
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -304,16 +304,9 @@ PROGRAM = Program(
             modify,
             [Argument("os", 1, 1)],
             [
-                Option(
-                    "-H",
-                    "--hypervisor-parameters",
-                    kind="identkeyval",
-                    action="append",
-                    dest="hvparams",
-                    metavar="HYPERVISOR:KEY=VALUE,...",
-                    help="hypervisor parameters of instances with this OS; the value default"
-                    " removes a value; may"
-                    " be given several times",
+                opt.hypervisor_defaults(
+                    "hypervisor parameters of instances with this OS; the value default removes"
+                    " a value"
                 ),
                 opt.key_values(
                     "-O",
@@ -327,13 +320,9 @@ PROGRAM = Program(
                     help="parameters of this OS which do not appear in logs and job files",
                     kind="keyprivateval",
                 ),
-                Option(
-                    "--hidden", kind="bool", metavar="yes|no", help="whether list leaves the OS out"
-                ),
-                Option(
+                opt.yes_no("--hidden", help="whether list leaves the OS out"),
+                opt.yes_no(
                     "--blacklisted",
-                    kind="bool",
-                    metavar="yes|no",
                     help="whether list leaves the OS out and no new instance can have it",
                 ),
                 opt.DRY_RUN,
