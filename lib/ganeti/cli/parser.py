@@ -46,31 +46,94 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
     :raises OptionSyntaxError: unknown option, missing or wrong value.
     :raises ArgumentCountError: wrong number of arguments.
     """
-    known = (*command.options, *opt.COMMON)
-    by_name = {name: option for option in known for name in option.names}
-    values = Values(output_format=None)
-    for option in known:
-        if option.default is not None or option.dest not in values.__dict__:
-            values.__dict__[option.dest] = _fresh(option.default)
-    for_another = any(argument.kind == "command" for argument in command.arguments)
-    words, arguments = list(argv), []
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            arguments += words
-            break
-        if word == "-" or not word.startswith("-"):
-            arguments.append(word)
-            if for_another:
-                arguments += words
-                break
-        elif word.startswith("--"):
-            _read_long(word, words, by_name, values, arguments)
+    line = _Line(command, argv)
+    line.read(for_another=any(argument.kind == "command" for argument in command.arguments))
+    if not line.values.help:
+        check_arguments(command, line.arguments)
+    return line.values, line.arguments
+
+
+class _Line:
+    """The words of a command line which are not read yet, and what was read.
+
+    :ivar values: values of the options.
+    """
+
+    def __init__(self, command: Command, argv: Sequence[str]) -> None:
+        known = (*command.options, *opt.COMMON)
+        self._options = {name: option for option in known for name in option.names}
+        self._words = list(argv)
+        self.arguments: list[str] = []
+        self.values = Values(output_format=None)
+        for option in known:
+            if option.default is not None or option.dest not in self.values.__dict__:
+                self.values.__dict__[option.dest] = _fresh(option.default)
+
+    def read(self, *, for_another: bool) -> None:
+        """Read all words.
+
+        :param for_another: whether the first argument ends the options.
+        :raises OptionSyntaxError: unknown option, missing or wrong value.
+        """
+        while self._words:
+            word = self._words.pop(0)
+            if word == "--":
+                self.arguments += self._words
+                return
+            if word == "-" or not word.startswith("-"):
+                self.arguments.append(word)
+                if for_another:
+                    self.arguments += self._words
+                    return
+            elif word.startswith("--"):
+                self._read_long(word)
+            else:
+                self._read_short(word)
+
+    def _read_long(self, word: str) -> None:
+        """Read one long option."""
+        name, equals, value = word.partition("=")
+        option = self._options.get(name)
+        if option is None:
+            matching = sorted(known for known in self._options if known.startswith(name))
+            targets = {id(self._options[known]) for known in matching}
+            if len(targets) > 1:
+                raise OptionSyntaxError(f"ambiguous option: {name} ({', '.join(matching)}?)")
+            if not matching:
+                raise self._no_such_option(name)
+            option = self._options[matching[0]]
+        if not option.takes_value:
+            if equals:
+                raise OptionSyntaxError(f"option {name} takes no value")
+            _apply(option, name, None, self.values)
         else:
-            _read_short(word, words, by_name, values, arguments)
-    if not values.help:
-        check_arguments(command, arguments)
-    return values, arguments
+            _apply(option, name, value if equals else self._next_word(name), self.values)
+
+    def _read_short(self, word: str) -> None:
+        """Read short options which are joined in one word."""
+        letters = word[1:]
+        while letters:
+            name, letters = f"-{letters[0]}", letters[1:]
+            option = self._options.get(name)
+            if option is None:
+                raise self._no_such_option(name)
+            if option.takes_value:
+                _apply(option, name, letters or self._next_word(name), self.values)
+                return
+            _apply(option, name, None, self.values)
+
+    def _next_word(self, name: str) -> str:
+        """Take the next word as the value of an option."""
+        if not self._words:
+            raise OptionSyntaxError(f"option {name} needs a value")
+        return self._words.pop(0)
+
+    def _no_such_option(self, name: str) -> OptionSyntaxError:
+        near = suggest(name, self._options) if name.startswith("--") else ""
+        # Behind an argument the word may be an argument, such as a tag.
+        for_argument = self.arguments and not near
+        how = " Put '--' before arguments which begin with a dash." if for_argument else ""
+        return OptionSyntaxError(f"no such option: {name}.{near}{how}".rstrip("."))
 
 
 def _fresh(default: Any) -> Any:
@@ -78,72 +141,6 @@ def _fresh(default: Any) -> Any:
     if isinstance(default, dict):
         return dict(default)
     return list(default) if isinstance(default, list) else default
-
-
-def _read_long(
-    word: str,
-    rest: list[str],
-    by_name: dict[str, Option],
-    values: Values,
-    arguments: Sequence[str],
-) -> None:
-    """Read one long option.
-
-    :param rest: the words after it; its value is removed from them.
-    :param arguments: the arguments before it.
-    """
-    name, equals, value = word.partition("=")
-    option = by_name.get(name)
-    if option is None:
-        matching = sorted(known for known in by_name if known.startswith(name))
-        targets = {id(by_name[known]) for known in matching}
-        if len(targets) > 1:
-            raise OptionSyntaxError(f"ambiguous option: {name} ({', '.join(matching)}?)")
-        if not matching:
-            raise _no_such_option(name, by_name, arguments)
-        option = by_name[matching[0]]
-    if not option.takes_value:
-        if equals:
-            raise OptionSyntaxError(f"option {name} takes no value")
-        _apply(option, name, None, values)
-        return
-    if not equals:
-        if not rest:
-            raise OptionSyntaxError(f"option {name} needs a value")
-        value = rest.pop(0)
-    _apply(option, name, value, values)
-
-
-def _no_such_option(
-    name: str, by_name: dict[str, Option], arguments: Sequence[str]
-) -> OptionSyntaxError:
-    near = suggest(name, by_name) if name.startswith("--") else ""
-    # Behind an argument the word may be an argument, such as a tag.
-    how = " Put '--' before arguments which begin with a dash." if arguments and not near else ""
-    return OptionSyntaxError(f"no such option: {name}.{near}{how}".rstrip("."))
-
-
-def _read_short(
-    word: str,
-    rest: list[str],
-    by_name: dict[str, Option],
-    values: Values,
-    arguments: Sequence[str],
-) -> None:
-    """Read short options which are joined in one word; as :func:`_read_long`."""
-    letters = word[1:]
-    while letters:
-        name, letters = f"-{letters[0]}", letters[1:]
-        option = by_name.get(name)
-        if option is None:
-            raise _no_such_option(name, by_name, arguments)
-        if not option.takes_value:
-            _apply(option, name, None, values)
-            continue
-        if not letters and not rest:
-            raise OptionSyntaxError(f"option {name} needs a value")
-        _apply(option, name, letters or rest.pop(0), values)
-        return
 
 
 def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
