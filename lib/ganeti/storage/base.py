@@ -16,6 +16,7 @@ of its own.
 from __future__ import annotations
 
 import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -64,9 +65,9 @@ class BlockDevice(ABC):
         """The path of the device on this node, for guests and scripts."""
 
     @property
-    @abstractmethod
     def unique_id(self) -> str:
-        """The name of the device on this node, for messages and for the master."""
+        """The name of the device on this node, for messages and for the master: its path."""
+        return self.path
 
     @abstractmethod
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
@@ -175,8 +176,20 @@ class BlockDevice(ABC):
 
     def sync_status(self) -> BlockDevStatus:
         """State of the device; a simple one is in sync when it exists."""
+        return self.in_sync(self.path, None)
+
+    @staticmethod
+    def in_sync(path: str, number: int | None) -> BlockDevStatus:
+        """Return the status of a device which is in sync.
+
+        :param number: of the device of the kernel (``st_rdev``); None when there is none.
+        """
         return BlockDevStatus(
-            dev_path=self.path, is_degraded=False, ldisk_status=disk_constants.LDS_OKAY
+            dev_path=path,
+            is_degraded=False,
+            ldisk_status=disk_constants.LDS_OKAY,
+            major=None if number is None else os.major(number),
+            minor=None if number is None else os.minor(number),
         )
 
     def uri(self, hypervisor: str) -> str | None:
@@ -203,6 +216,13 @@ class BlockDevice(ABC):
                 [self.unique_id],
             ) from err
         raise self.fail(what)
+
+    def wrong(self, what: str) -> errors.BlockDeviceError:
+        """Make an error about the description of the disk, from which no device can be made.
+
+        :param what: the rest of the sentence which begins with the name of the disk.
+        """
+        return errors.BlockDeviceError(f"disk {self.disk.uuid or self.disk.iv_name}: {what}")
 
     def fail(self, what: str, err: OSError | None = None) -> errors.BlockDeviceError:
         """Make an error about this device, which the caller raises.

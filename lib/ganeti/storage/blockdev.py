@@ -10,7 +10,6 @@ import os
 import stat
 from typing import Any
 
-from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
@@ -27,21 +26,15 @@ class ManualDevice(BlockDevice):
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
-        what = f"disk {disk.uuid or disk.iv_name}"
         if len(fields) != 2 or fields[0] != _DRIVER or not isinstance(fields[1], str):
-            raise errors.BlockDeviceError(f"{what}: id {list(fields)} is not ['{_DRIVER}', path]")
+            raise self.wrong(f"id {list(fields)} is not ['{_DRIVER}', path]")
         # The path is not resolved: it is a link, whose target changes with each reboot.
         if not fields[1].startswith(ROOT) or os.path.normpath(fields[1]) != fields[1]:
-            raise errors.BlockDeviceError(f"{what}: path {fields[1]} is not below {ROOT}")
+            raise self.wrong(f"path {fields[1]} is not below {ROOT}")
         self._path: str = fields[1]
 
     @property
     def path(self) -> str:
-        """The link below ``/dev/disk``."""
-        return self._path
-
-    @property
-    def unique_id(self) -> str:
         """The link below ``/dev/disk``."""
         return self._path
 
@@ -111,10 +104,4 @@ class ManualDevice(BlockDevice):
             number = os.stat(self._path).st_rdev
         except OSError as err:
             raise self.fail("cannot be examined", err) from err
-        return BlockDevStatus(
-            dev_path=self._path,
-            major=os.major(number),
-            minor=os.minor(number),
-            is_degraded=False,
-            ldisk_status=disk_constants.LDS_OKAY,
-        )
+        return self.in_sync(self._path, number)

@@ -189,22 +189,13 @@ class FileDevice(BlockDevice):
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2 or not isinstance(fields[1], str):
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [driver, path]"
-            )
+            raise self.wrong(f"id {list(fields)} is not [driver, path]")
         if fields[0] not in disk_constants.FILE_DRIVERS:
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: file driver '{fields[0]}' is not known"
-            )
+            raise self.wrong(f"file driver '{fields[0]}' is not known")
         self._path = _local(fields[1])
 
     @property
     def path(self) -> str:
-        """The local path of the file."""
-        return self._path
-
-    @property
-    def unique_id(self) -> str:
         """The local path of the file."""
         return self._path
 

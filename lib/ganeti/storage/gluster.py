@@ -113,19 +113,14 @@ class GlusterDevice(BlockDevice):
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2 or not isinstance(fields[1], str):
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [driver, path]"
-            )
+            raise self.wrong(f"id {list(fields)} is not [driver, path]")
         self._relative = fields[1]
         if (
             posixpath.isabs(self._relative)
             or posixpath.normpath(self._relative) != self._relative
             or self._relative.startswith("..")
         ):
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: {self._relative!r} is not a path within a"
-                " volume"
-            )
+            raise self.wrong(f"{self._relative!r} is not a path within a volume")
         params = disk.params or {}
         self._volume = Volume(
             str(params.get("host", "127.0.0.1")),

@@ -157,9 +157,8 @@ class RbdDevice(BlockDevice):
         self._user = str(params.get("user-id", "") or "")
         for value in (self.name, self._pool):
             if len(fields) != 2 or not _NAME.fullmatch(value):
-                raise errors.BlockDeviceError(
-                    f"disk {disk.uuid or disk.iv_name}: id {list(fields)} in pool {self._pool!r} is"
-                    " not the name of an image"
+                raise self.wrong(
+                    f"id {list(fields)} in pool {self._pool!r} is not the name of an image"
                 )
 
     @property
@@ -268,13 +267,7 @@ class RbdDevice(BlockDevice):
         """Always in sync: Ceph synchronises its copies itself."""
         device = self.path
         number = os.stat(device).st_rdev if device and os.path.exists(device) else None
-        return BlockDevStatus(
-            dev_path=device,
-            is_degraded=False,
-            ldisk_status=disk_constants.LDS_OKAY,
-            major=None if number is None else os.major(number),
-            minor=None if number is None else os.minor(number),
-        )
+        return self.in_sync(device, number)
 
     def uri(self, hypervisor: str) -> str | None:
         """Return the URI by which the hypervisor opens the disk itself.

@@ -74,14 +74,19 @@ def remove_link(instance_name: str, index: int) -> None:
 def remove_links(instance_name: str) -> None:
     """Remove all links of an instance."""
     prefix = f"{instance_name}{_SEPARATOR}"
+    for link in _links():
+        name = os.path.basename(link)
+        if name.startswith(prefix) and name[len(prefix) :].isdigit():
+            fs.remove_file(link)
+
+
+def _links() -> list[str]:
+    """Return the paths of the links of all instances."""
     directory = paths.current().instance_disks_dir
     try:
-        names = fs.list_visible(directory)
+        return [f"{directory}/{name}" for name in fs.list_visible(directory)]
     except FileNotFoundError:
-        return
-    for name in names:
-        if name.startswith(prefix) and name[len(prefix) :].isdigit():
-            fs.remove_file(f"{directory}/{name}")
+        return []
 
 
 # Owners of devices
@@ -306,13 +311,7 @@ def _known_path(device: storage.base.BlockDevice) -> str:
 def _remove_links_to(device_path: str) -> None:
     if not device_path:
         return
-    directory = paths.current().instance_disks_dir
-    try:
-        names = fs.list_visible(directory)
-    except FileNotFoundError:
-        return
-    for name in names:
-        link = f"{directory}/{name}"
+    for link in _links():
         if os.path.islink(link) and os.readlink(link) == device_path:
             fs.remove_file(link)
 

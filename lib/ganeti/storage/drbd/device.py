@@ -68,14 +68,13 @@ class DrbdDevice(BlockDevice):
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
         if len(disk.logical_id) != 6:
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id of {len(disk.logical_id)} parts is not"
+            raise self.wrong(
+                f"id of {len(disk.logical_id)} parts is not"
                 " [node, node, port, minor, minor, secret]"
             )
         if len(disk.children) not in (0, 2):
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: expected data and metadata below it, not"
-                f" {len(disk.children)} devices"
+            raise self.wrong(
+                f"expected data and metadata below it, not {len(disk.children)} devices"
             )
         found: dict[str, Any] = dict(disk.dynamic_params or {})
         if not isinstance(found.get(LOCAL_MINOR), int):

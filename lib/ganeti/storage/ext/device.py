@@ -84,9 +84,7 @@ class ExtDevice(BlockDevice):
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2 or not isinstance(fields[1], str) or not _VOLUME.fullmatch(fields[1]):
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [provider, volume]"
-            )
+            raise self.wrong(f"id {list(fields)} is not [provider, volume]")
         self._provider_name, self.volume = str(fields[0]), fields[1]
         self._provider: ExtStorage | None = None
         self._attached: tuple[str, dict[str, str]] | None = None
@@ -219,13 +217,7 @@ class ExtDevice(BlockDevice):
         number = None
         if path and stat.S_ISBLK(os.stat(path).st_mode):
             number = os.stat(path).st_rdev
-        return BlockDevStatus(
-            dev_path=path,
-            is_degraded=False,
-            ldisk_status=disk_constants.LDS_OKAY,
-            major=None if number is None else os.major(number),
-            minor=None if number is None else os.minor(number),
-        )
+        return self.in_sync(path, number)
 
     def uri(self, hypervisor: str) -> str | None:
         """Return the URI which ``attach`` prints for the hypervisor.

@@ -33,26 +33,12 @@ GROW_POLICIES = ("contiguous", "cling", "normal")
 
 def lvs_argv() -> list[str]:
     """List all logical volumes, with a line for each segment; sizes in KiB."""
-    return [
-        "lvs",
-        "--noheadings",
-        f"--separator={SEPARATOR}",
-        "--units=k",
-        "--nosuffix",
-        f"-o{','.join(VOLUME_FIELDS)}",
-    ]
+    return _lvs("k", VOLUME_FIELDS)
 
 
 def snapshots_argv() -> list[str]:
     """List all logical volumes with the origins of snapshots; sizes in KiB."""
-    return [
-        "lvs",
-        "--noheadings",
-        f"--separator={SEPARATOR}",
-        "--units=k",
-        "--nosuffix",
-        f"-o{','.join(SNAPSHOT_FIELDS)}",
-    ]
+    return _lvs("k", SNAPSHOT_FIELDS)
 
 
 def lv_list_argv(groups: Sequence[str]) -> list[str]:
@@ -60,14 +46,17 @@ def lv_list_argv(groups: Sequence[str]) -> list[str]:
 
     :param groups: empty for all groups.
     """
+    return [*_lvs("m", NODE_LIST_FIELDS), *groups]
+
+
+def _lvs(unit: str, fields: Sequence[str]) -> list[str]:
     return [
         "lvs",
         "--noheadings",
-        "--units=m",
-        "--nosuffix",
         f"--separator={SEPARATOR}",
-        f"-o{','.join(NODE_LIST_FIELDS)}",
-        *groups,
+        f"--units={unit}",
+        "--nosuffix",
+        f"-o{','.join(fields)}",
     ]
 
 

@@ -52,9 +52,7 @@ class LogicalVolumeDevice(BlockDevice):
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2:
-            raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [volume group, name]"
-            )
+            raise self.wrong(f"id {list(fields)} is not [volume group, name]")
         self.group = check_name(fields[0], "volume group")
         self.name = check_name(fields[1], "logical volume")
         # The tags of a volume which this object has created; no query is needed for them.
