@@ -449,6 +449,24 @@ def _write_all(fd: int, data: memoryview) -> None:
         data = data[os.write(fd, data) :]
 
 
+def _blocks(source_fd: int, limit: int | None) -> Iterator[memoryview]:
+    """Read a file descriptor; a block is valid until the next one is asked for.
+
+    :param limit: number of bytes to read; None for everything.
+    :raises TransferFailed: the source ended before the limit.
+    """
+    view = memoryview(bytearray(_BLOCK))
+    left = limit
+    while left is None or left > 0:
+        count = os.readv(source_fd, [view if left is None else view[:left]])
+        if not count:
+            break
+        yield view[:count]
+        left = None if left is None else left - count
+    if limit and left:
+        raise TransferFailed(f"the source ended after {limit - left} of {limit} bytes")
+
+
 def _pump_out(
     source_fd: int,
     connection: TlsPipe,
@@ -456,22 +474,10 @@ def _pump_out(
     limit: int | None,
     tally: Tally | None = None,
 ) -> None:
-    """Copy from a file descriptor to the connection.
-
-    :param limit: number of bytes to copy; None for everything.
-    :raises TransferFailed: the source ended before the limit.
-    """
-    buffer = bytearray(_BLOCK)
-    view = memoryview(buffer)
-    left = limit
-    while left is None or left > 0:
-        count = os.readv(source_fd, [view if left is None else view[:left]])
-        if not count:
-            break
-        connection.sendall(view[:count])
-        left = None if left is None else left - count
-        _count(view[:count], status, tally)
-    _require_all(limit, left)
+    """Copy from a file descriptor to the connection, as :func:`_blocks` reads it."""
+    for block in _blocks(source_fd, limit):
+        connection.sendall(block)
+        _count(block, status, tally)
 
 
 def _count(data: memoryview, status: Status | None, tally: Tally | None) -> None:
@@ -479,15 +485,6 @@ def _count(data: memoryview, status: Status | None, tally: Tally | None) -> None
         status.moved(len(data))
     if tally is not None:
         tally.add(data)
-
-
-def _require_all(limit: int | None, left: int | None) -> None:
-    """Check that a source had as many bytes as it should.
-
-    :raises TransferFailed: it ended before.
-    """
-    if limit and left:
-        raise TransferFailed(f"the source ended after {limit - left} of {limit} bytes")
 
 
 def _pump_in(
@@ -504,22 +501,10 @@ def _pump_in(
 def _pump_local(
     source_fd: int, sink_fd: int, status: Status, limit: int | None, tally: Tally | None
 ) -> None:
-    """Copy between two file descriptors.
-
-    :param limit: number of bytes to copy; None for everything.
-    :raises TransferFailed: the source ended before the limit.
-    """
-    buffer = bytearray(_BLOCK)
-    view = memoryview(buffer)
-    left = limit
-    while left is None or left > 0:
-        count = os.readv(source_fd, [view if left is None else view[:left]])
-        if not count:
-            break
-        _write_all(sink_fd, view[:count])
-        left = None if left is None else left - count
-        _count(view[:count], status, tally)
-    _require_all(limit, left)
+    """Copy between two file descriptors, as :func:`_blocks` reads the first one."""
+    for block in _blocks(source_fd, limit):
+        _write_all(sink_fd, block)
+        _count(block, status, tally)
 
 
 class _Worker(threading.Thread):
