@@ -80,7 +80,8 @@ def kills_ms(cluster: vcluster.VirtualCluster, rounds: int) -> list[float]:
             job = client.submit_job([OpTestDelay(duration=600, on_nodes=[second], on_master=True)])
             previous: list[Any] | None = None
             while previous != ["running"]:
-                previous, _log = client.wait_for_job_change(job, ["status"], previous, None)
+                change = client.wait_for_job_change(job, ["status"], previous, None)
+                previous = previous if change is None else change[0]
             begun = time.perf_counter()
             done, message = client.cancel_job(job, kill=True)
             queue.wait(client, client.submit_job([OpTestDelay(duration=0, on_nodes=[second])]))

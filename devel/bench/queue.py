@@ -40,7 +40,10 @@ def wait(client: luxi.Client, job_id: int) -> None:
     previous: list[Any] | None = None
     serial = 0
     while previous is None or previous[0] not in _FINAL:
-        previous, log = client.wait_for_job_change(job_id, ["status"], previous, serial)
+        change = client.wait_for_job_change(job_id, ["status"], previous, serial)
+        if change is None:
+            continue
+        previous, log = change
         # Lines of the log which the client does not acknowledge would be sent again at once.
         serial = max([serial, *(int(line[0]) for line in log)])
     if previous[0] != "success":

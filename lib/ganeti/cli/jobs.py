@@ -222,7 +222,7 @@ def follow_job(
     serial: int | None = None
     try:
         while True:
-            answer = client.wait_for_job_change_once(
+            answer = client.wait_for_job_change(
                 job_id, RESULT_FIELDS, info, serial, progress.poll_s
             )
             # Some masters repeat the known state instead of the answer "nochange".

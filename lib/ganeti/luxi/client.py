@@ -173,7 +173,7 @@ class Client:
         archived, left = self.call("AutoArchiveJobs", age_s, timeout_s)
         return int(archived), int(left)
 
-    def wait_for_job_change_once(
+    def wait_for_job_change(
         self,
         job_id: int,
         fields: Sequence[str],
@@ -196,26 +196,6 @@ class Client:
             return None
         info, entries = result
         return info, entries or []
-
-    def wait_for_job_change(
-        self,
-        job_id: int,
-        fields: Sequence[str],
-        prev_info: list[Any] | None,
-        prev_log_serial: int | None,
-        timeout_s: int = WAIT_FOR_CHANGE_S,
-    ) -> tuple[list[Any], list[list[Any]]]:
-        """Wait without a limit until the job changes.
-
-        Parameters, result and errors are those of :meth:`wait_for_job_change_once`; `timeout_s`
-        limits each request.
-        """
-        while True:
-            change = self.wait_for_job_change_once(
-                job_id, fields, prev_info, prev_log_serial, timeout_s
-            )
-            if change is not None:
-                return change
 
     # -- queries ---------------------------------------------------------------------------------
 

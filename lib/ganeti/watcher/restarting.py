@@ -87,9 +87,7 @@ def _wait_for_one(client: Client, job_id: int, wait_s: float) -> None:
     (row,) = client.query_jobs([job_id], ["status"])
     if row is None or row[0] in job_c.FINALIZED:
         return
-    client.wait_for_job_change_once(
-        job_id, ["status"], row, None, max(1, min(int(wait_s), _POLL_S))
-    )
+    client.wait_for_job_change(job_id, ["status"], row, None, max(1, min(int(wait_s), _POLL_S)))
 
 
 # Seconds after which all running jobs are looked at, even if the first one has not changed.
@@ -129,7 +127,7 @@ def run_one(client: Client, opcode: OpCode, *, max_wait_s: float = MAX_WAIT_S) -
         if wait_s <= 0:
             _log.warning("job %d still runs, and is not waited for", job_id)
             return None
-        change = client.wait_for_job_change_once(job_id, ["status", "opresult"], row, None, wait_s)
+        change = client.wait_for_job_change(job_id, ["status", "opresult"], row, None, wait_s)
         row = row if change is None else change[0]
     status, results = row
     if status != job_c.STATUS_SUCCESS:

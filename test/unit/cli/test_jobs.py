@@ -26,7 +26,7 @@ class ScriptedClient:
         self.changes = list(changes)
         self.asked: list[tuple[Any, ...]] = []
 
-    def wait_for_job_change_once(self, *args: Any) -> Any:
+    def wait_for_job_change(self, *args: Any) -> Any:
         self.asked.append(args)
         change = self.changes.pop(0)
         if isinstance(change, BaseException):
@@ -211,7 +211,7 @@ class CountingClient:
         self.requests.append("SubmitManyJobs")
         return [[True, number] for number, _ops in enumerate(wanted, 1)]
 
-    def wait_for_job_change_once(self, *_args: Any) -> Any:
+    def wait_for_job_change(self, *_args: Any) -> Any:
         self.requests.append("WaitForJobChange")
         return ["success", ["success"], [None]], [entry(1, "done")]
 

@@ -90,7 +90,9 @@ def wait(client: luxi.Client, job_id: int) -> str:
     info: list[Any] | None = None
     serial: int | None = None
     while info is None or info[0] not in ("success", "error", "canceled"):
-        info, entries = client.wait_for_job_change(job_id, ["status"], info, serial)
+        change = client.wait_for_job_change(job_id, ["status"], info, serial)
+        assert change is not None
+        info, entries = change
         serial = max([entry[0] for entry in entries], default=serial)
     return str(info[0])
 
@@ -150,13 +152,13 @@ def test_a_job_through_the_socket(client: luxi.Client) -> None:
 def test_waiting(master: Master, client: luxi.Client) -> None:
     job_id = client.submit_job([OpTestDelay(duration=0.0, on_master=False)])
     wait(client, job_id)
-    assert client.wait_for_job_change_once(job_id, ["status"], ["success"], 5, 0) == (
+    assert client.wait_for_job_change(job_id, ["status"], ["success"], 5, 0) == (
         ["success"],
         [],
     ), "an ended job is reported at once"
-    assert client.wait_for_job_change_once(job_id, ["nosuch"], None, None, 0) == ([None], [])
+    assert client.wait_for_job_change(job_id, ["nosuch"], None, None, 0) == ([None], [])
     with pytest.raises(errors.JobLost):
-        client.wait_for_job_change_once(999, ["status"], None, None, 0)
+        client.wait_for_job_change(999, ["status"], None, None, 0)
     gate = threading.Event()
     free = master.queue.scheduler._thread._execute
 
@@ -167,7 +169,7 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     master.queue.scheduler._thread._execute = held
     job_id = client.submit_job([OpTestDelay(duration=0.0)])
     until(lambda: client.query_jobs([job_id], ["status"]) == [["running"]])
-    assert client.wait_for_job_change_once(job_id, ["status"], ["running"], None, 0) is None
+    assert client.wait_for_job_change(job_id, ["status"], ["running"], None, 0) is None
     assert not master.queue.publisher.subscriptions
     sock = net.unix_connect(master.path)
     sock.sendall(

@@ -371,7 +371,7 @@ def test_it_may_be_killed_at_each_step(
         add_instance(master, name)
     state = here.watcher_state_file(GROUP)
     steps = [(memory, "store"), (memory, "load"), (type(client), "submit_job")]
-    steps += [(type(client), name) for name in ("query", "query_jobs", "wait_for_job_change_once")]
+    steps += [(type(client), name) for name in ("query", "query_jobs", "wait_for_job_change")]
     left = 0
 
     def counting(plain: Any, *, after: bool) -> Any:

@@ -179,7 +179,7 @@ class _TestJob:
         info: list[Any] | None = None
         serial: int | None = None
         while True:
-            answer = self._client.wait_for_job_change_once(
+            answer = self._client.wait_for_job_change(
                 self._job_id, jobs.RESULT_FIELDS, info, serial, _POLL_S
             )
             if answer is None:
@@ -272,7 +272,7 @@ def _test_cancel(client: luxi.Client, values: Values) -> None:
     serial: int | None = None
     canceled = False
     while True:
-        answer = client.wait_for_job_change_once(job_id, ["status"], info, serial, _POLL_S)
+        answer = client.wait_for_job_change(job_id, ["status"], info, serial, _POLL_S)
         if answer is None:
             continue
         info, entries = answer
