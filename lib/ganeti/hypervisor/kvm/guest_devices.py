@@ -38,9 +38,8 @@ class KvmDevices(base.Devices):
 
         :raises HotplugError: its devices cannot be changed.
         """
-        layout = layouts.of(instance.name)
         try:
-            self._guests.require_running(layout)
+            layout = self._guests.running(instance.name)
             runtime.load(layout.runtime_file, instance.name)
             with self._guests.control(layout) as control:
                 status = control.execute("query-status").get("status")

@@ -103,14 +103,21 @@ class Guests:
         if not self.qemu(layout):
             raise guest_errors.not_running(layout.name)
 
+    def running(self, instance_name: str) -> Layout:
+        """Return the layout of a running guest.
+
+        :raises HypervisorError: the guest does not run.
+        """
+        layout = layouts.of(instance_name)
+        self.require_running(layout)
+        return layout
+
     def balloon_memory(self, instance_name: str, memory_mib: int) -> None:
         """Change the memory of a running guest with its balloon.
 
         :raises HypervisorError: it does not run, or QEMU refuses.
         """
-        layout = layouts.of(instance_name)
-        self.require_running(layout)
-        with self.control(layout) as control:
+        with self.control(self.running(instance_name)) as control:
             control.execute("balloon", {"value": memory_mib << 20})
 
     def end_process(self, layout: Layout) -> None:

@@ -86,8 +86,7 @@ class KvmMigration(base.Migration):
 
         :raises HypervisorError: it cannot be migrated.
         """
-        layout = layouts.of(instance.name)
-        self._guests.require_running(layout)
+        layout = self._guests.running(instance.name)
         runtime.load(layout.runtime_file, instance.name)
 
     def info(self, instance: FilledInstance) -> str | dict[str, str]:
@@ -99,8 +98,7 @@ class KvmMigration(base.Migration):
 
         :raises HypervisorError: the guest does not run, or QEMU cannot encrypt.
         """
-        layout = layouts.of(instance.name)
-        self._guests.require_running(layout)
+        layout = self._guests.running(instance.name)
         record = runtime.load(layout.runtime_file, instance.name)
         if not migration_channel.is_encrypted(instance.hvparams):
             return record.dumps()
@@ -160,8 +158,7 @@ class KvmMigration(base.Migration):
         :raises HypervisorError: QEMU refuses, or the guest was sent to another node before. Whether
             the transfer began is said by :meth:`status`.
         """
-        layout = layouts.of(instance.name)
-        self._guests.require_running(layout)
+        layout = self._guests.running(instance.name)
         hvp = instance.hvparams
         uri = argv.migration_uri(target, int(hvp["migration_port"]))
         with self._guests.control(layout) as control:
@@ -258,8 +255,7 @@ class KvmMigration(base.Migration):
                 self._guests.end_process(layout)
                 self._guests.remove_files(layout)
             return
-        layout = layouts.of(instance.name)
-        self._guests.require_running(layout)
+        layout = self._guests.running(instance.name)
         with self._guests.control(layout) as control:
             # A canceled post-copy migration would destroy the guest, which is on the target.
             if not parse.is_postcopy(control.execute("query-migrate").get("status")):
@@ -285,8 +281,7 @@ class KvmMigration(base.Migration):
                 self._guests.end_process(layout)
                 self._guests.remove_files(layout)
             return
-        layout = layouts.of(instance.name)
-        self._guests.require_running(layout)
+        layout = self._guests.running(instance.name)
         with self._guests.control(layout) as control:
             run_state = control.execute("query-status").get("status")
             if parse.has_sent(run_state, control.execute("query-migrate")):

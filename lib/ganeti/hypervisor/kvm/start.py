@@ -30,7 +30,6 @@ from ganeti.hypervisor.kvm import (
     runtime,
     user_network,
 )
-from ganeti.hypervisor.kvm import layout as layouts
 from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.migration_channel import Incoming
@@ -132,8 +131,7 @@ class Starter:
         :raises HypervisorError: it does not run, has a disk which is not the instance's any more,
             or needs a file which is missing.
         """
-        layout = layouts.of(instance.name)
-        self._guests.require_running(layout)
+        layout = self._guests.running(instance.name)
         record = runtime.load(layout.runtime_file, instance.name)
         record = replace(record, disks=runtime.matching_disks(record, instance.name, disks))
         parameters.require_files(record.hvparams)
