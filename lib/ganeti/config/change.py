@@ -16,6 +16,7 @@ from ganeti.config.index import Index, values_of
 from ganeti.config.index_keys import NAMES, PORT
 from ganeti.config.recent_changes import RecentChanges
 from ganeti.config.reservations import Reservations
+from ganeti.constants.cluster import OBJECT_KINDS
 from ganeti.objects import (
     Cluster,
     ConfigData,
@@ -31,18 +32,9 @@ from ganeti.objects import (
 
 ObjectT = TypeVar("ObjectT", Node, NodeGroup, Instance, Network, Disk)
 
-KINDS: Final = ("nodes", "nodegroups", "instances", "networks", "disks", "filters", "documents")
+KINDS: Final = tuple(OBJECT_KINDS)
 #: Kinds which other versions do not have: the file has their table only when there are objects.
 OWN_KINDS: Final = frozenset({"documents"})
-_LABELS: Final = {
-    "nodes": "node",
-    "nodegroups": "node group",
-    "instances": "instance",
-    "networks": "network",
-    "disks": "disk",
-    "filters": "filter rule",
-    "documents": "document",
-}
 _KIND_OF: Final[dict[type, str]] = {
     Node: "nodes",
     NodeGroup: "nodegroups",
@@ -190,13 +182,15 @@ class Change:
     def _get(self, kind: str, uuid: str) -> Any:
         obj = self._table(kind).get(uuid)
         if obj is None:
-            raise errors.ConfigurationError(f"{_LABELS[kind]} {uuid} is not in the configuration")
+            raise errors.ConfigurationError(
+                f"{OBJECT_KINDS[kind]} {uuid} is not in the configuration"
+            )
         return obj
 
     def _require(self, kind: str, uuid: str, what: str) -> None:
         if uuid not in self._table(kind):
             raise errors.ConfigurationError(
-                f"{what}: {_LABELS[kind]} {uuid} is not in the configuration"
+                f"{what}: {OBJECT_KINDS[kind]} {uuid} is not in the configuration"
             )
 
     def _dated(self, obj: ObjectT) -> ObjectT:
@@ -205,28 +199,29 @@ class Change:
 
     def _add(self, obj: Any) -> None:
         if not obj.uuid:
-            raise errors.ConfigurationError(f"{_LABELS[_KIND_OF[type(obj)]]} has no uuid")
+            raise errors.ConfigurationError(f"{OBJECT_KINDS[_KIND_OF[type(obj)]]} has no uuid")
         for kind in KINDS:
             if obj.uuid in self._table(kind):
                 raise errors.ConfigurationError(
-                    f"uuid {obj.uuid} is already in use by this kind of object: {_LABELS[kind]}"
+                    f"uuid {obj.uuid} is already in use by this kind of object:"
+                    f" {OBJECT_KINDS[kind]}"
                 )
         self._put(obj)
 
     def _replace(self, present: Any, obj: Any) -> None:
         name = getattr(obj, "name", None) or obj.uuid
-        self._put(successor(present, obj, f"{_LABELS[_KIND_OF[type(obj)]]} {name}", self.now))
+        self._put(successor(present, obj, f"{OBJECT_KINDS[_KIND_OF[type(obj)]]} {name}", self.now))
 
     def _check_name(self, kind: str, name: str, uuid: str) -> None:
         if not name:
-            raise errors.ConfigurationError(f"{_LABELS[kind]} {uuid} has no name")
+            raise errors.ConfigurationError(f"{OBJECT_KINDS[kind]} {uuid} has no name")
         # A changed object mostly keeps its name; then no other object can have it.
         present = self._table(kind).get(uuid)
         if present is not None and present.name == name:
             return
         for owner in self._index.owners(NAMES[kind], name):
             if owner != uuid:
-                raise errors.ConfigurationError(f"{_LABELS[kind]} {name} exists already")
+                raise errors.ConfigurationError(f"{OBJECT_KINDS[kind]} {name} exists already")
 
     def _has_other(self, kind: str, value: Any, uuid: str, ec_id: str | None) -> bool:
         """Tell whether another object or another execution has a value."""

@@ -13,6 +13,17 @@ OS_API_VERSION = 20
 EXPORT_VERSION = 0
 RAPI_VERSION = 2
 
+#: Table of the configuration -> what an object in it is called.
+OBJECT_KINDS = {
+    "nodes": "node",
+    "nodegroups": "node group",
+    "instances": "instance",
+    "networks": "network",
+    "disks": "disk",
+    "filters": "filter rule",
+    "documents": "document",
+}
+
 SSH_KEY_TYPES = ("dsa", "ecdsa", "ed25519", "rsa")
 SSH_KEY_TYPE_DEFAULT = "rsa"
 SSH_KEY_BITS_DEFAULT = 2048

@@ -8,6 +8,7 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.constants.cluster import OBJECT_KINDS
 from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -18,16 +19,6 @@ if TYPE_CHECKING:
     #: A serial number, or a list with a time (seconds since the epoch).
     Point = int | list[float]
 
-_KINDS = {
-    "cluster": "cluster",
-    "nodes": "node",
-    "nodegroups": "node group",
-    "instances": "instance",
-    "networks": "network",
-    "disks": "disk",
-    "filters": "filter rule",
-    "documents": "document",
-}
 _COLUMNS = (
     ("Serial", True),
     ("Time", False),
@@ -142,7 +133,7 @@ def _attributes(names: list[str]) -> str:
 
 
 def _label(kind: str, name: str) -> str:
-    return "cluster" if kind == "cluster" else f"{_KINDS.get(kind, kind)} {name}"
+    return "cluster" if kind == "cluster" else f"{OBJECT_KINDS.get(kind, kind)} {name}"
 
 
 def _show_changes(values: Values, first: Point, last: Point) -> int:
