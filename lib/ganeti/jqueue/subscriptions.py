@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ganeti.jqueue import job as jobs
@@ -52,6 +53,7 @@ class _Pace:
         return (1 - self.left) / RATE
 
 
+@dataclass(eq=False, slots=True)
 class Subscription:
     """Interest in the next change of a job.
 
@@ -61,21 +63,11 @@ class Subscription:
     :param notify: called once with the change, in another thread.
     """
 
-    __slots__ = ("fields", "job_id", "notify", "prev_info", "prev_serial")
-
-    def __init__(
-        self,
-        job_id: int,
-        fields: Sequence[str],
-        prev_info: list[Any] | None,
-        prev_serial: int | None,
-        notify: Callable[[JobChange], None],
-    ) -> None:
-        self.job_id = job_id
-        self.fields = fields
-        self.prev_info = prev_info
-        self.prev_serial = prev_serial
-        self.notify = notify
+    job_id: int
+    fields: Sequence[str]
+    prev_info: list[Any] | None
+    prev_serial: int | None
+    notify: Callable[[JobChange], None]
 
     def change(self, job: jobs.QueuedJob) -> JobChange | None:
         """Return what the client does not know of the job; None when it knows everything.
