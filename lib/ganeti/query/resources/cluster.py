@@ -21,21 +21,16 @@ from ganeti.query.field import HOSTNAME, Field, Resource, attribute, maybe, tags
 RESOURCE = Resource(
     query_c.CLUSTER,
     [
-        Field(
-            "name",
-            "Name",
-            KIND_TEXT,
-            "Name of the cluster",
-            attribute("cluster_name"),
-            compare=HOSTNAME,
-        ),
-        Field(
-            "cluster_name",
-            "Name",
-            KIND_TEXT,
-            "Name of the cluster",
-            attribute("cluster_name"),
-            compare=HOSTNAME,
+        *(
+            Field(
+                spelling,
+                "Name",
+                KIND_TEXT,
+                "Name of the cluster",
+                attribute("cluster_name"),
+                compare=HOSTNAME,
+            )
+            for spelling in ("name", "cluster_name")
         ),
         Field(
             "master_node",
