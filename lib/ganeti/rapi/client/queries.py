@@ -10,6 +10,17 @@ from typing import Any
 from .transport import Transport, options
 
 
+def _rule(
+    priority: int, predicates: Sequence[Any], action: Any, reason_trail: Sequence[Any] | None
+) -> dict[str, Any]:
+    return {
+        "priority": priority,
+        "predicates": predicates,
+        "action": action,
+        "reason": reason_trail or [],
+    }
+
+
 class Queries(Transport):
     """Queries with filters, and the filter rules of the job queue."""
 
@@ -49,18 +60,8 @@ class Queries(Transport):
         reason_trail: Sequence[Any] | None = None,
     ) -> str:
         """Add a filter rule; return its UUID."""
-        return str(
-            self._post(
-                self._path("filters"),
-                None,
-                {
-                    "priority": priority,
-                    "predicates": predicates,
-                    "action": action,
-                    "reason": reason_trail or [],
-                },
-            )
-        )
+        rule = _rule(priority, predicates, action, reason_trail)
+        return str(self._post(self._path("filters"), None, rule))
 
     def ReplaceFilter(
         self,
@@ -71,18 +72,8 @@ class Queries(Transport):
         reason_trail: Sequence[Any] | None = None,
     ) -> str:
         """Replace a filter rule, or add one with this UUID."""
-        return str(
-            self._put(
-                self._path("filters", uuid),
-                None,
-                {
-                    "priority": priority,
-                    "predicates": predicates,
-                    "action": action,
-                    "reason": reason_trail or [],
-                },
-            )
-        )
+        rule = _rule(priority, predicates, action, reason_trail)
+        return str(self._put(self._path("filters", uuid), None, rule))
 
     def DeleteFilter(self, uuid: str) -> None:
         """Remove a filter rule."""
