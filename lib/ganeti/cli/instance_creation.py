@@ -72,10 +72,6 @@ def create(values: Values, name: str, **others: Any) -> int:
     return failures.EXIT_SUCCESS
 
 
-def _ignored(values: Values, text: str) -> None:
-    """Ignore an option which requests the default."""
-
-
 #: Options of every command that creates an instance.
 OPTIONS = (
     Option(
@@ -140,20 +136,8 @@ OPTIONS = (
     opt.flag(
         "--ip-check", help="require that no machine answers on the address; needs --name-check"
     ),
-    Option(
-        "--no-name-check",
-        action="call",
-        callback=_ignored,
-        dest="_ignored",
-        help="no effect, this is the default; for old scripts",
-    ),
-    Option(
-        "--no-ip-check",
-        action="call",
-        callback=_ignored,
-        dest="_ignored",
-        help="no effect, this is the default; for old scripts",
-    ),
+    opt.no_effect("--no-name-check"),
+    opt.no_effect("--no-ip-check"),
     opt.NO_CONFLICTS_CHECK,
     opt.IGNORE_IPOLICY,
     Option("--tags", kind="string", metavar="TAG,...", help="tags of the instance"),

@@ -19,6 +19,17 @@ def negative(*names: str, dest: str, help: str) -> Option:
     return Option(*names, help=help, dest=dest, action="store_false", default=True)
 
 
+def no_effect(name: str) -> Option:
+    """Make an option which requests the default, and does nothing."""
+    return Option(
+        name,
+        action="call",
+        callback=lambda _values, _text: None,
+        dest="_no_effect",
+        help="no effect, this is the default; for old scripts",
+    )
+
+
 def yes_no(*names: str, help: str, dest: str | None = None) -> Option:
     """Make an option with the value ``yes`` or ``no``; None when it is not given."""
     return Option(*names, kind="bool", metavar="yes|no", help=help, dest=dest)

@@ -127,10 +127,6 @@ def _chosen_hypervisor(given: dict[str, Any]) -> tuple[str | None, dict[str, Any
     return name, {**params, **{other: given[other] for other in others}}
 
 
-def _hotplug_is_default(values: Values, text: str) -> None:
-    """Ignore an option which requests the default."""
-
-
 MODIFY = Command(
     "modify",
     modify,
@@ -175,20 +171,8 @@ MODIFY = Command(
             dest="hotplug",
             help="do not change the devices of the running guest before its next start",
         ),
-        Option(
-            "--hotplug",
-            action="call",
-            callback=_hotplug_is_default,
-            dest="_hotplug",
-            help="no effect, this is the default; for old scripts",
-        ),
-        Option(
-            "--hotplug-if-possible",
-            action="call",
-            callback=_hotplug_is_default,
-            dest="_hotplug",
-            help="no effect, this is the default; for old scripts",
-        ),
+        opt.no_effect("--hotplug"),
+        opt.no_effect("--hotplug-if-possible"),
         Option(
             "-t",
             "--disk-template",
