@@ -95,35 +95,128 @@ _STATUS_COLOURS = {
 }
 
 
+class Listing:
+    """How the objects of one kind are listed.
+
+    :param resource: kind of objects, as queries name it.
+    :param fields: the columns without ``-o``.
+    :param formatters: field -> function that writes its value, for fields of kind *other*.
+    :param name_field: the field with which names are compared.
+    :param numeric: whether names are numbers, as of jobs.
+    """
+
+    __slots__ = ("_fields", "_formatters", "_name_field", "_numeric", "resource")
+
+    def __init__(
+        self,
+        resource: str,
+        fields: Sequence[str],
+        formatters: Mapping[str, Formatter] | None = None,
+        *,
+        name_field: str = "name",
+        numeric: bool = False,
+    ) -> None:
+        self.resource = resource
+        self._fields = fields
+        self._formatters = formatters or {}
+        self._name_field = name_field
+        self._numeric = numeric
+
+    def run(
+        self,
+        values: Values,
+        arguments: Sequence[str],
+        *,
+        extra_filter: Any = None,
+        extra_fields: Sequence[str] = (),
+        client: luxi.Client | None = None,
+    ) -> int:
+        """Execute a list command: send the query and print the answer.
+
+        :param arguments: names, or one filter expression.
+        :param extra_filter: a condition from other options.
+        :param extra_fields: fields which are added if they are not selected.
+        :returns: the exit code.
+        :raises OpPrereqError: wrong arguments, or no field.
+        """
+        client = client or jobs.connect()
+        fields = self._selected_fields(values, client)
+        fields += [name for name in extra_fields if name not in fields]
+        qfilter = filters.both_filters(self._condition(values, arguments, client), extra_filter)
+        # The locks of gnt-debug have an older --interval of their own.
+        if self.resource != "lock":
+            require_watch(values)
+        if values.get("watch"):
+            return watch(
+                lambda: table_lines(
+                    _query(client, self.resource, fields, qfilter, values),
+                    values,
+                    self._formatters,
+                ),
+                values,
+            )
+        # A large answer consists of 500,000 small lists without reference cycles. The garbage
+        # collector would take as long as the parser.
+        gc.disable()
+        try:
+            response = _query(client, self.resource, fields, qfilter, values)
+            write(response, values, self._formatters)
+            return _warn_of_unknown(client, self.resource, response["fields"], values)
+        finally:
+            gc.enable()
+
+    def _selected_fields(self, values: Values, client: luxi.Client) -> list[str]:
+        fields = selected_fields(values.output, self._fields)
+        if fields == [ALL_FIELDS]:
+            return [field["name"] for field in client.query_fields(self.resource)["fields"]]
+        if fields == [WIDE_FIELDS]:
+            more = (name for name in WIDE[self.resource] if name not in self._fields)
+            return [*self._fields, *more]
+        return fields
+
+    def _condition(self, values: Values, arguments: Sequence[str], client: luxi.Client) -> Any:
+        """Return the filter of the arguments and of the option which says what they name."""
+        mode = values.get("multi_mode")
+        if mode is None:
+            return filters.make_filter(
+                arguments,
+                force_filter=bool(values.get("force_filter")),
+                name_field=self._name_field,
+                numeric=self._numeric,
+            )
+        if values.get("force_filter"):
+            raise errors.OpPrereqError(f"give either --filter or --{mode}", errors.ECODE_INVAL)
+        return selector.condition(self.resource, mode, arguments, client)
+
+
 def commands(
-    resource: str,
-    run: Run,
+    kind: Listing,
     summary: str,
     options: Sequence[Option] = opt.LIST_OPTIONS,
     *,
+    run: Run | None = None,
     argument: str | None = None,
     usage: str | None = None,
 ) -> list[Command]:
     """Return the commands ``list`` and ``list-fields`` for one kind of objects.
 
-    :param resource: kind of objects, as queries name it.
-    :param run: executes ``list``; :func:`lister` makes it, if a query is all it does.
     :param summary: text of ``list`` in the list of commands.
+    :param run: executes ``list``, if that is more than a query.
     :param argument: kind of the arguments, if it is not the resource.
     :param usage: as of :class:`ganeti.cli.command.Command`; names or a filter, if it is not given.
     """
 
     def list_fields(values: Values, arguments: list[str]) -> int:
-        return run_list_fields(resource, values, arguments)
+        return run_list_fields(kind.resource, values, arguments)
 
     return [
         Command(
             "list",
-            run,
-            [Argument(argument or resource)],
+            run or kind.run,
+            [Argument(argument or kind.resource)],
             options,
             summary,
-            usage=f"[<options>] [<{resource}>...|<filter>]" if usage is None else usage,
+            usage=f"[<options>] [<{kind.resource}>...|<filter>]" if usage is None else usage,
         ),
         Command(
             "list-fields",
@@ -134,22 +227,6 @@ def commands(
             usage="[<options>] [<field>...]",
         ),
     ]
-
-
-def lister(
-    resource: str,
-    fields: Sequence[str],
-    formatters: Mapping[str, Formatter] | None = None,
-    name_field: str = "name",
-) -> Run:
-    """Return a function for the command ``list``, with the parameters of :func:`run_list`."""
-
-    def list_objects(values: Values, arguments: list[str]) -> int:
-        return run_list(
-            resource, fields, values, arguments, formatters=formatters, name_field=name_field
-        )
-
-    return list_objects
 
 
 def show_objects(
@@ -182,7 +259,7 @@ def join_list(value: Any) -> str:
 def selected_fields(text: str | None, default: Sequence[str]) -> list[str]:
     """Return the fields of ``-o``: ``a,b`` replaces the default ones, ``+a,b`` adds to them.
 
-    The words ``all`` and ``wide`` are returned unchanged; :func:`run_list` knows their fields, and
+    The words ``all`` and ``wide`` are returned unchanged; :class:`Listing` knows their fields, and
     :func:`fields_of_job` returns all for both.
 
     :raises OpPrereqError: the option names no field.
@@ -204,83 +281,6 @@ def fields_of_job(text: str | None, default: Sequence[str], known: Iterable[str]
     """
     fields = selected_fields(text, default)
     return list(known) if fields in ([ALL_FIELDS], [WIDE_FIELDS]) else fields
-
-
-def run_list(
-    resource: str,
-    default_fields: Sequence[str],
-    values: Values,
-    arguments: Sequence[str],
-    *,
-    formatters: Mapping[str, Formatter] | None = None,
-    name_field: str = "name",
-    numeric: bool = False,
-    extra_filter: Any = None,
-    extra_fields: Sequence[str] = (),
-    client: luxi.Client | None = None,
-) -> int:
-    """Execute a list command: send the query and print the answer.
-
-    :param resource: kind of objects, as queries name it.
-    :param default_fields: the columns without ``-o``.
-    :param arguments: names, or one filter expression.
-    :param formatters: field -> function that writes its value, for fields of kind *other*.
-    :param name_field: the field with which names are compared.
-    :param numeric: whether names are numbers, as of jobs.
-    :param extra_filter: a condition from other options.
-    :param extra_fields: fields which are added if they are not selected.
-    :returns: the exit code.
-    :raises OpPrereqError: wrong arguments, or no field.
-    """
-    client = client or jobs.connect()
-    fields = selected_fields(values.output, default_fields)
-    if fields == [ALL_FIELDS]:
-        fields = [field["name"] for field in client.query_fields(resource)["fields"]]
-    elif fields == [WIDE_FIELDS]:
-        fields = [*default_fields, *(name for name in WIDE[resource] if name not in default_fields)]
-    fields += [name for name in extra_fields if name not in fields]
-    mode = values.get("multi_mode")
-    if mode is None:
-        condition = filters.make_filter(
-            arguments,
-            force_filter=bool(values.get("force_filter")),
-            name_field=name_field,
-            numeric=numeric,
-        )
-    elif values.get("force_filter"):
-        raise errors.OpPrereqError(f"give either --filter or --{mode}", errors.ECODE_INVAL)
-    else:
-        condition = selector.condition(resource, mode, arguments, client)
-    qfilter = filters.both_filters(condition, extra_filter)
-    # The locks of gnt-debug have an older --interval of their own.
-    if resource != "lock":
-        require_watch(values)
-    if values.get("watch"):
-        shown = formatters or {}
-        return watch(
-            lambda: table_lines(_query(client, resource, fields, qfilter, values), values, shown),
-            values,
-        )
-    # A large answer consists of 500,000 small lists without reference cycles. The garbage
-    # collector would take as long as the parser.
-    gc.disable()
-    try:
-        return _query_and_write(client, resource, fields, qfilter, values, formatters or {})
-    finally:
-        gc.enable()
-
-
-def _query_and_write(
-    client: luxi.Client,
-    resource: str,
-    fields: list[str],
-    qfilter: Any,
-    values: Values,
-    formatters: Mapping[str, Formatter],
-) -> int:
-    response = _query(client, resource, fields, qfilter, values)
-    write(response, values, formatters)
-    return _warn_of_unknown(client, resource, response["fields"], values)
 
 
 def _query(

@@ -154,7 +154,7 @@ MACHINES = (
 def listed(capsys: pytest.CaptureFixture[str], client: Any, **given: Any) -> list[str]:
     values = {option.dest: option.default for option in opt.LIST_OPTIONS}
     values.update({"output_format": None, "verbose": False, "no_headers": True}, **given)
-    code = listing.run_list("node", ("name",), Values(**values), [], client=client)
+    code = listing.Listing("node", ("name",)).run(Values(**values), [], client=client)
     assert code == 0
     return capsys.readouterr().out.split()
 
@@ -241,7 +241,9 @@ def test_a_kind_of_objects_declares_its_list_once() -> None:
         asked.append(arguments)
         return 0
 
-    chosen, fields = listing.commands("network", run, "List networks", (opt.OUTPUT,))
+    kind = listing.Listing("network", ("name",))
+    assert [command.run for command in listing.commands(kind, "List networks")][0] == kind.run
+    chosen, fields = listing.commands(kind, "List networks", (opt.OUTPUT,), run=run)
     assert [chosen.name, fields.name] == ["list", "list-fields"]
     assert [argument.kind for argument in chosen.arguments] == ["network"]
     assert (chosen.options, chosen.summary) == ((opt.OUTPUT,), "List networks")

@@ -8,6 +8,7 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
 
 LIST_FIELDS = ("node", "export")
+_LISTING = listing.Listing("export", LIST_FIELDS, name_field="export")
 
 
 def list_exports(values: Values, arguments: list[str]) -> int:
@@ -17,15 +18,8 @@ def list_exports(values: Values, arguments: list[str]) -> int:
     if nodes:
         # A wrong name is an error; a filter by it would select nothing.
         nodes = [row[0] for row in client.query_nodes(nodes, ["name"], False)]
-    return listing.run_list(
-        "export",
-        LIST_FIELDS,
-        values,
-        arguments,
-        name_field="export",
-        extra_filter=filters.simple_filter("node", nodes),
-        client=client,
-    )
+    on_nodes = filters.simple_filter("node", nodes)
+    return _LISTING.run(values, arguments, extra_filter=on_nodes, client=client)
 
 
 def export(values: Values, arguments: list[str]) -> int:
@@ -111,8 +105,7 @@ PROGRAM = Program(
     "Exports of instances, and instances made from them.",
     [
         *listing.commands(
-            "export",
-            list_exports,
+            _LISTING,
             "List the exports on the nodes",
             [
                 opt.node(
@@ -124,6 +117,7 @@ PROGRAM = Program(
                 ),
                 *opt.LIST_OPTIONS,
             ],
+            run=list_exports,
             argument="unknown",
         ),
         Command(

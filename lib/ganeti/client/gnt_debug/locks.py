@@ -39,18 +39,13 @@ def list_locks(values: Values, arguments: list[str]) -> int:
     if values.separator is None and terminal.is_terminal(sys.stdout):
         formatters["name"] = _LockNames(client).label
 
+    locks = listing.Listing("lock", LOCK_FIELDS, formatters)
+
     def show() -> int:
         # The slash in the name of a lock would make the argument a filter expression.
         names = None if values.force_filter else filters.simple_filter("name", arguments)
-        return listing.run_list(
-            "lock",
-            LOCK_FIELDS,
-            values,
-            arguments if values.force_filter else [],
-            formatters=formatters,
-            extra_filter=names,
-            client=client,
-        )
+        expression = arguments if values.force_filter else []
+        return locks.run(values, expression, extra_filter=names, client=client)
 
     if not values.interval or values.watch:
         return show()

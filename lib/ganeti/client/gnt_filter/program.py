@@ -92,8 +92,7 @@ PROGRAM = Program(
     [
         Command("add", add, [], _RULE_OPTIONS, "Add a rule and print its UUID"),
         *listing.commands(
-            "filter",
-            listing.lister("filter", LIST_FIELDS, name_field="uuid"),
+            listing.Listing("filter", LIST_FIELDS, name_field="uuid"),
             "List the rules in the order in which they are applied",
             usage="",
         ),

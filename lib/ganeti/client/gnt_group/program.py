@@ -324,8 +324,7 @@ PROGRAM = Program(
             usage="[<options>] <group> <node>...",
         ),
         *listing.commands(
-            "group",
-            listing.lister("group", LIST_FIELDS, _FORMATTERS),
+            listing.Listing("group", LIST_FIELDS, _FORMATTERS),
             "List node groups",
             [*opt.LIST_OPTIONS, selector.TAGS],
         ),

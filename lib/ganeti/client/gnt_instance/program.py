@@ -163,8 +163,7 @@ PROGRAM = Program(
             "Stop an instance, destroy its disks and remove it",
         ),
         *listing.commands(
-            "instance",
-            listing.lister("instance", LIST_FIELDS, _FORMATTERS),
+            listing.Listing("instance", LIST_FIELDS, _FORMATTERS),
             "List instances",
             [*opt.LIST_OPTIONS, selector.TAGS, selector.NODE, selector.GROUP],
         ),

@@ -54,20 +54,14 @@ _FORMATTERS = {
 }
 
 
+_LISTING = listing.Listing("job", LIST_FIELDS, _FORMATTERS, name_field="id", numeric=True)
+
+
 def list_jobs(values: Values, arguments: list[str]) -> int:
     """List jobs (``list``)."""
     states = filters.simple_filter("status", values.status_filter or ())
-    return listing.run_list(
-        "job",
-        LIST_FIELDS,
-        values,
-        arguments,
-        formatters=_FORMATTERS,
-        name_field="id",
-        numeric=True,
-        extra_filter=states,
-        extra_fields=("archived",) if values.archived else (),
-    )
+    extra_fields = ("archived",) if values.archived else ()
+    return _LISTING.run(values, arguments, extra_filter=states, extra_fields=extra_fields)
 
 
 def _job_ids(values: Values, arguments: Sequence[str], client: luxi.Client) -> list[int]:
@@ -85,14 +79,12 @@ def show_info(values: Values, arguments: list[str]) -> int:
     response = client.query("job", list(_INFO_FIELDS), filters.simple_filter("id", wanted))
     rows = {row[0][1]: row for row in response["data"] if row[0][0] == 0}
     found = [(job_id, rows.get(job_id)) for job_id in wanted]
-    if values.output_format in opt.DATA_FORMATS:
-        from ganeti.cli import output
+    from ganeti.cli import output
 
+    if values.output_format in opt.DATA_FORMATS:
         shown = {"fields": response["fields"], "data": [row for _, row in found if row]}
         output.write_data(listing.as_objects(shown), values.output_format)
     else:
-        from ganeti.cli import output
-
         output.write_info(
             [_describe(row) if row else f"Job ID {job_id} not found" for job_id, row in found]
         )
@@ -364,10 +356,10 @@ PROGRAM = Program(
     "Show jobs, wait for them, cancel them, archive them.",
     [
         *listing.commands(
-            "job",
-            list_jobs,
+            _LISTING,
             "List jobs and their states",
             [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
+            run=list_jobs,
             argument="jobid",
             usage="",
         ),

@@ -334,8 +334,7 @@ PROGRAM = Program(
             usage="[<options>] <network> [<group>...]",
         ),
         *listing.commands(
-            "network",
-            listing.lister("network", LIST_FIELDS, _FORMATTERS),
+            listing.Listing("network", LIST_FIELDS, _FORMATTERS),
             "List networks",
             [*opt.LIST_OPTIONS, selector.TAGS],
         ),

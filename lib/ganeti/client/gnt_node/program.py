@@ -328,8 +328,7 @@ PROGRAM = Program(
             "Add a machine to the cluster",
         ),
         *listing.commands(
-            "node",
-            listing.lister("node", LIST_FIELDS, _FORMATTERS),
+            listing.Listing("node", LIST_FIELDS, _FORMATTERS),
             "List nodes",
             [*opt.LIST_OPTIONS, selector.TAGS, selector.GROUP],
         ),

@@ -54,6 +54,9 @@ _FORMATTERS: dict[str, listing.Formatter] = {
 }
 
 
+_LISTING = listing.Listing("os", LIST_FIELDS, _FORMATTERS)
+
+
 def list_os(values: Values, arguments: list[str]) -> int:
     """List the operating systems that can be installed (``list``).
 
@@ -63,7 +66,7 @@ def list_os(values: Values, arguments: list[str]) -> int:
     if arguments or any(
         values.get(name) for name in ("output", "force_filter", "sort_by", "watch", "interval")
     ):
-        return listing.run_list("os", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
+        return _LISTING.run(values, arguments)
     rows = _diagnose(values, ("name", "variants"))
     names = [name for os_name, variants in rows for name in os_names(os_name, variants)]
     if values.output_format in opt.DATA_FORMATS:
@@ -279,10 +282,10 @@ PROGRAM = Program(
     "Show the operating systems which the nodes can install.",
     [
         *listing.commands(
-            "os",
-            list_os,
+            _LISTING,
             "List the operating systems that can be installed on all nodes",
             [*opt.LIST_OPTIONS, opt.PRIORITY],
+            run=list_os,
             usage="",
         ),
         Command(
