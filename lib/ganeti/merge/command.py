@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from ganeti import errors
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
+from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.merge import conflicts, other_cluster, steps
 from ganeti.merge.record import Record, record_file
 from ganeti.platform import paths
 from ganeti.tools import config_files
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import filelock, log, process, ssh
 
 PROGRAM = "cluster-merge"
@@ -96,6 +97,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
+@reports_errors(PROGRAM)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program.
 
@@ -108,18 +110,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = list(steps.Choices.__dataclass_fields__)
     choices = steps.Choices(**{name: getattr(options, name) for name in names})
     data_dir = paths.current().data_dir
-    try:
-        config_files.refuse_elsewhere(data_dir)
-        with filelock.FileLock(f"{data_dir}/cluster-merge.lock") as lock:
-            _acquire(lock)
-            # A command keeps the lock when this program is killed: the next run waits for it.
-            keep = (lock.fileno(),)
-            for name in _resumed(data_dir, options.clusters, keep, dry_run=options.dry_run):
-                cluster = other_cluster.find(name, keep, options.ssh_port)
-                _merge(cluster, choices, keep, asked=name).execute()
-    except (errors.GenericError, OSError) as err:
-        print(f"{PROGRAM}: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    config_files.refuse_elsewhere(data_dir)
+    with filelock.FileLock(f"{data_dir}/cluster-merge.lock") as lock:
+        _acquire(lock)
+        # A command keeps the lock when this program is killed: the next run waits for it.
+        keep = (lock.fileno(),)
+        for name in _resumed(data_dir, options.clusters, keep, dry_run=options.dry_run):
+            cluster = other_cluster.find(name, keep, options.ssh_port)
+            _merge(cluster, choices, keep, asked=name).execute()
     return EXIT_SUCCESS
 
 

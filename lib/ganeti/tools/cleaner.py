@@ -14,7 +14,6 @@ import argparse
 import logging
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ganeti import errors, hypervisor
@@ -22,6 +21,7 @@ from ganeti.config.ssconf import SimpleStore
 from ganeti.hypervisor import console_log
 from ganeti.jobstore import files
 from ganeti.platform import machine, paths
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import clock, fs, log, x509
 from ganeti.utils.filelock import FileLock
 
@@ -37,6 +37,7 @@ _CERTIFICATE = "cert"
 _log = logging.getLogger(__name__)
 
 
+@reports_errors(NAME)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
     options = make_parser().parse_args(argv)
@@ -51,9 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.LockError:
         _log.info("another %s is running; nothing was done", NAME)
         return 0
-    except (errors.GenericError, OSError) as err:
-        print(f"{NAME}: {err}", file=sys.stderr)
-        return 1
 
 
 def make_parser() -> argparse.ArgumentParser:

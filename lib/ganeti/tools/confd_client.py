@@ -16,6 +16,7 @@ from ganeti import errors
 from ganeti.confd import Client
 from ganeti.constants import confd as const
 from ganeti.platform import machine, paths
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import fs, net
 from ganeti.wire import json
 
@@ -110,14 +111,10 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+@reports_errors("confd-client")
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = make_parser().parse_args(argv)
-    try:
-        return run(options)
-    except errors.GenericError as err:
-        print(f"confd-client: {err}", file=sys.stderr)
-        return 1
+    return run(make_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from ganeti.constants import ssconf
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_NOTCLUSTER, EXIT_NOTMASTER, EXIT_SUCCESS
 from ganeti.platform import machine, paths, users, versions, watchdog_files
 from ganeti.tools import daemon_units, ensure_dirs
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import daemonize, filelock, fs, process, retry, suggest
 
 # The order of starting; stopping uses the reverse order.
@@ -519,6 +520,7 @@ def usage() -> str:
     )
 
 
+@reports_errors("daemon-util")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -537,11 +539,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         form = f"daemon-util {words[0]} {command.arguments}".rstrip()
         print(f"daemon-util: usage: {form}", file=sys.stderr)
         return EXIT_FAILURE
-    try:
-        return command.function(*args)
-    except (errors.GenericError, OSError) as err:
-        print(f"daemon-util: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    return command.function(*args)
 
 
 if __name__ == "__main__":

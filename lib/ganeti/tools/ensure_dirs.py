@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.constants import ssconf
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
+from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.platform import paths, users
 from ganeti.platform.users import CONFD, DAEMONS, MASTERD, METAD, MOND, NODED, RAPI, Users
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import fs
 
 
@@ -223,14 +224,11 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@reports_errors("ensure-dirs")
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     options = make_parser().parse_args(argv)
-    try:
-        changed = ensure(paths.current(), users.current(), full=options.full_run)
-    except (errors.GenericError, OSError) as err:
-        print(f"ensure-dirs: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    changed = ensure(paths.current(), users.current(), full=options.full_run)
     if options.verbose or options.debug:
         for path in changed:
             print(path)

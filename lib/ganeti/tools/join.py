@@ -12,10 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ganeti import errors
 from ganeti.bootstrap import join, join_protocol
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
+from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.platform import machine, paths
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import fs
 
 
@@ -51,6 +51,7 @@ def read_token(path: str | None) -> join_protocol.Token:
     return join_protocol.decode_token(text)
 
 
+@reports_errors("ganeti-join")
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     options = make_parser().parse_args(argv)
@@ -60,9 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.geteuid() != 0 and machine.current().needs_root_to_join:
             raise join_protocol.JoinError("only root can make this machine a node")
         join.join(token, here, address=machine.current().outgoing_address())
-    except (errors.GenericError, OSError) as err:
-        print(f"ganeti-join: {err}", file=sys.stderr)
-        return EXIT_FAILURE
     except KeyboardInterrupt:
         print("ganeti-join: interrupted", file=sys.stderr)
         return 130

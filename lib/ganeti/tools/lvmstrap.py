@@ -11,15 +11,15 @@ Source: lsblk(8), wipefs(8), pvcreate(8), vgcreate(8), sfdisk(8).
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
+from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.storage.lvm import argv as lvm
 from ganeti.storage.lvm.device import check_name
 from ganeti.storage.lvm.parse import parse_vgs
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import process
 from ganeti.wire import json
 
@@ -269,11 +269,7 @@ def run(options: argparse.Namespace, runner: Runner = process.run) -> int:
     return EXIT_SUCCESS
 
 
+@reports_errors(PROGRAM)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    options = make_parser().parse_args(argv)
-    try:
-        return run(options)
-    except errors.GenericError as err:
-        print(f"{PROGRAM}: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    return run(make_parser().parse_args(argv))

@@ -20,8 +20,9 @@ from ganeti import errors
 from ganeti.backend.cluster import credentials
 from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import ssconf
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
+from ganeti.constants.cli import EXIT_SUCCESS, EXIT_USAGE
 from ganeti.platform import machine, paths
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import clock, daemonize, fs
 
 PROGRAM = "node-cleanup"
@@ -127,11 +128,8 @@ def _stop_daemons() -> None:
         )
 
 
+@reports_errors(PROGRAM)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
     options = make_parser().parse_args(argv)
-    try:
-        return clean_up(options, paths.current(), name=machine.current().hostname())
-    except (errors.GenericError, OSError) as err:
-        print(f"{PROGRAM}: {err}", file=sys.stderr)
-    return EXIT_FAILURE
+    return clean_up(options, paths.current(), name=machine.current().hostname())

@@ -19,8 +19,9 @@ from functools import partial
 from ganeti import errors, ht
 from ganeti.bootstrap import node_state, remote
 from ganeti.config import ssconf
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
+from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.platform import machine, paths
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import x509
 from ganeti.utils.undo import UndoStack
 from ganeti.wire import json
@@ -158,23 +159,20 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@reports_errors("node-daemon-setup")
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     options = make_parser().parse_args(argv)
     here = paths.current()
-    try:
-        if options.undo:
-            take_back(here)
-            return EXIT_SUCCESS
-        credentials = parse(sys.stdin.read())
-        foreign = check_machine(credentials, here, force_join=options.force_join)
-        if foreign and not options.dry_run:
-            node_state.leave_other_cluster(here)
-        if not options.dry_run:
-            print(f"{remote.PRINTED} {set_up(credentials, here)}")
-    except (errors.GenericError, OSError) as err:
-        print(f"node-daemon-setup: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    if options.undo:
+        take_back(here)
+        return EXIT_SUCCESS
+    credentials = parse(sys.stdin.read())
+    foreign = check_machine(credentials, here, force_join=options.force_join)
+    if foreign and not options.dry_run:
+        node_state.leave_other_cluster(here)
+    if not options.dry_run:
+        print(f"{remote.PRINTED} {set_up(credentials, here)}")
     return EXIT_SUCCESS
 
 

@@ -13,18 +13,18 @@ import gzip
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
+from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.foreign import images, ova, ovf_writer, reading
 from ganeti.foreign.export import CONFIG_FILE, Dump, describe, parse_export
 from ganeti.foreign.machine import Machine, Nic, is_name, positive, whole_mib
 from ganeti.platform import machine as platform
 from ganeti.platform import paths
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import fs, process
 
 PROGRAM = "ovfconverter"
@@ -244,11 +244,8 @@ def _image(source: str, work: str, number: int, options: argparse.Namespace) -> 
     )
 
 
+@reports_errors(PROGRAM)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
     options = make_parser().parse_args(argv)
-    try:
-        return (import_appliance if options.action == "import" else export_appliance)(options)
-    except (errors.GenericError, OSError) as err:
-        print(f"{PROGRAM}: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    return (import_appliance if options.action == "import" else export_appliance)(options)

@@ -10,10 +10,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ganeti import errors
 from ganeti.constants import confd as const
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.tools import confd_client
+from ganeti.tools.entry import reports_errors
 from ganeti.wire import json
 
 PROGRAM = "query-config"
@@ -55,14 +55,10 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_SUCCESS
 
 
+@reports_errors(PROGRAM)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    options = make_parser().parse_args(argv)
-    try:
-        return run(options)
-    except errors.GenericError as err:
-        print(f"{PROGRAM}: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    return run(make_parser().parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -26,23 +26,23 @@ from ganeti.platform import paths, users
 from ganeti.rapi import users as rapi_users
 from ganeti.rapi.passwords import hashed
 from ganeti.rapi.resources import RESOURCES
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import fs
 
 _NAME: Final = re.compile(r"[^\s:#,][^\s:]*")
 _MODE: Final = 0o640
 
 
+@reports_errors("rapi-passwd")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
     parser = make_parser()
     options = parser.parse_args(argv)
     try:
         return _run(parser, options)
-    except (errors.GenericError, OSError) as err:
-        print(f"rapi-passwd: {err}", file=sys.stderr)
     except (KeyboardInterrupt, EOFError):
         print("rapi-passwd: nothing was changed", file=sys.stderr)
-    return 1
+        return 1
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ganeti import errors
-from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
+from ganeti.constants.cli import EXIT_SUCCESS, EXIT_USAGE
+from ganeti.tools.entry import reports_errors
 from ganeti.utils import fs, process
 
 PROGRAM = "users-setup"
@@ -129,11 +129,7 @@ def run(options: argparse.Namespace, runner: Runner = process.run) -> int:
     return EXIT_SUCCESS
 
 
+@reports_errors(PROGRAM)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    options = make_parser().parse_args(argv)
-    try:
-        return run(options)
-    except (errors.GenericError, OSError) as err:
-        print(f"{PROGRAM}: {err}", file=sys.stderr)
-        return EXIT_FAILURE
+    return run(make_parser().parse_args(argv))

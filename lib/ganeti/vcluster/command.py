@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ganeti import errors
 from ganeti.platform import paths
+from ganeti.tools.entry import reports_errors
 from ganeti.vcluster import watcher_timer
 from ganeti.vcluster.creation import add_node, create, create_like
 from ganeti.vcluster.description import CLUSTER_NAME, say
@@ -93,6 +93,7 @@ def _add_create_options(parser: argparse.ArgumentParser) -> None:
     add("directory")
 
 
+@reports_errors("vcluster")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     parser = _parser()
@@ -106,9 +107,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.pop(name, None)
     try:
         _dispatch(parser, options)
-    except (errors.GenericError, OSError) as err:
-        print(f"vcluster: {err}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("vcluster: interrupted", file=sys.stderr)
         return 130
