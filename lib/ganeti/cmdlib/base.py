@@ -541,6 +541,15 @@ class LogicalUnit(Generic[OpT, PlanT]):
             uuids = uuids[:1]
         self.lock_nodes(uuids, shared=shared, resources=resources)
 
+    def need_instance_nodes(self, level: Level) -> None:
+        """Ask for the nodes of the instance, shared, and for their resources, exclusively.
+
+        :param level: of :meth:`declare_locks`; at other levels nothing is asked for.
+        """
+        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
+            nodes = self.config.instance_nodes(self.instance)
+            self.need(level, nodes, shared=level is Level.NODE)
+
     def locks_acquired(self, level: Level) -> None:
         """Check the objects again when the locks of a level are held.
 

@@ -57,9 +57,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         self.lock_instance(self.op.instance_name, self.op.instance_uuid)
 
     def declare_locks(self, level: Level) -> None:
-        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
-            nodes = self.config.instance_nodes(self.instance)
-            self.need(level, nodes, shared=level is Level.NODE)
+        self.need_instance_nodes(level)
 
     def hook_env(self, plan: GrowPlan) -> dict[str, object]:
         return {"DISK": self.op.disk, "AMOUNT": self.op.amount, "ABSOLUTE": self.op.absolute}

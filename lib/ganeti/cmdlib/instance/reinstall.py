@@ -49,9 +49,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
         self.lock_instance(self.op.instance_name, self.op.instance_uuid)
 
     def declare_locks(self, level: Level) -> None:
-        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
-            nodes = self.config.instance_nodes(self.instance)
-            self.need(level, nodes, shared=level is Level.NODE)
+        self.need_instance_nodes(level)
 
     def check_prereq(self) -> ReinstallPlan:
         assert self.instance is not None

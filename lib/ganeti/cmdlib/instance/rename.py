@@ -77,9 +77,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         return host.name
 
     def declare_locks(self, level: Level) -> None:
-        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
-            nodes = self.config.instance_nodes(self.instance)
-            self.need(level, nodes, shared=level is Level.NODE)
+        self.need_instance_nodes(level)
 
     def hook_env(self, plan: RenamePlan) -> dict[str, object]:
         return {"INSTANCE_NEW_NAME": self.new_name}
