@@ -43,3 +43,29 @@ RS_NODATA = 2
 RS_UNAVAIL = 3
 RS_OFFLINE = 4
 RS_ALL = (RS_NORMAL, RS_UNKNOWN, RS_NODATA, RS_UNAVAIL, RS_OFFLINE)
+
+# Fields which describe an object for users (info) and for programs (the REST interface).
+NETWORK_FIELDS = (
+    "name",
+    "network",
+    "gateway",
+    "network6",
+    "gateway6",
+    "mac_prefix",
+    "free_count",
+    "reserved_count",
+    "map",
+    "group_list",
+    "inst_list",
+    "external_reservations",
+)
+OS_FIELDS = (
+    "name",
+    "valid",
+    "variants",
+    "parameters",
+    "api_versions",
+    "blacklisted",
+    "hidden",
+    "trusted",
+)

@@ -6,6 +6,7 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
+from ganeti.constants import query as query_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -31,22 +32,7 @@ _FORMATTERS = {
 
 # -- info -----------------------------------------------------------------------------------------
 
-_INFO_FIELDS = (
-    "name",
-    "network",
-    "gateway",
-    "network6",
-    "gateway6",
-    "mac_prefix",
-    "free_count",
-    "reserved_count",
-    "map",
-    "group_list",
-    "inst_list",
-    "external_reservations",
-    "serial_no",
-    "uuid",
-)
+_INFO_FIELDS = (*query_const.NETWORK_FIELDS, "serial_no", "uuid")
 _MAP_WIDTH = 64
 
 

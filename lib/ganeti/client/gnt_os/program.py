@@ -9,6 +9,7 @@ from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.client.gnt_os.images import IMAGES
+from ganeti.constants import query as query_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -79,18 +80,7 @@ def list_os(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-_INFO_FIELDS = (
-    "name",
-    "valid",
-    "variants",
-    "parameters",
-    "api_versions",
-    "blacklisted",
-    "hidden",
-    "trusted",
-    "os_versions",
-    "hypervisors",
-)
+_INFO_FIELDS = (*query_const.OS_FIELDS, "os_versions", "hypervisors")
 
 
 def show_info(values: Values, arguments: list[str]) -> int:

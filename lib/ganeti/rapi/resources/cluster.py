@@ -20,16 +20,6 @@ FEATURES: Final = (
     "node-migrate-reqv1",
     "node-evac-res1",
 )
-_OS_FIELDS: Final = (
-    "name",
-    "valid",
-    "variants",
-    "parameters",
-    "api_versions",
-    "blacklisted",
-    "hidden",
-    "trusted",
-)
 # Other names of these values.
 _ALIASES: Final = {"volume_group_name": "vg_name", "drbd_usermode_helper": "drbd_helper"}
 
@@ -56,9 +46,9 @@ async def _info(call: Call) -> dict[str, Any]:
 
 
 async def _os(call: Call) -> Any:
-    answer = await call.master.call("Query", query_const.OS, _OS_FIELDS, None)
+    answer = await call.master.call("Query", query_const.OS, query_const.OS_FIELDS, None)
     found = [
-        {name: value for name, (_status, value) in zip(_OS_FIELDS, row, strict=True)}
+        {name: value for name, (_status, value) in zip(query_const.OS_FIELDS, row, strict=True)}
         for row in answer["data"]
     ]
     if call.query["bulk"]:
@@ -143,7 +133,7 @@ RESOURCES: Final = (
                 Result(
                     ht.List,
                     "names, with +variant for OSes with variants; with bulk whole descriptions",
-                    _OS_FIELDS,
+                    query_const.OS_FIELDS,
                 ),
                 (declare.BULK,),
             ),

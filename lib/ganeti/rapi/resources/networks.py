@@ -17,18 +17,7 @@ from ganeti.rapi.declare import DELETE, DRY_RUN, GET, POST, PUT, Job, Resource
 from ganeti.rapi.resources.common import Table, tags_resource
 
 _FIELDS: Final = (
-    "name",
-    "network",
-    "gateway",
-    "network6",
-    "gateway6",
-    "mac_prefix",
-    "free_count",
-    "reserved_count",
-    "map",
-    "group_list",
-    "inst_list",
-    "external_reservations",
+    *query_const.NETWORK_FIELDS,
     "ctime",
     "mtime",
     "uuid",
