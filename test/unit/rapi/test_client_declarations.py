@@ -1,5 +1,6 @@
 """The client against the declarations of the resources: each function has a resource, each resource
-a function, and what a function sends is what the resource declares.
+a function, and what a function sends is what the resource declares. Its constants are those of the
+server.
 
 Each function is called once with its required parameters, and once more for each further one, which
 must change the request.
@@ -14,9 +15,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ganeti import errors
+from ganeti.constants import cluster as cluster_const
+from ganeti.constants import disk, job, node
+from ganeti.platform import hosts
 from ganeti.rapi import client, declare
+from ganeti.rapi.client import constants
 from ganeti.rapi.declare import BODY_COMMON, Resource
-from ganeti.rapi.resources import RESOURCES
+from ganeti.rapi.resources import RESOURCES, cluster, nodes
 
 NO_REQUEST = {
     "InstanceAllocation": "makes an argument of InstancesMultiAlloc",
@@ -254,3 +260,42 @@ def test_the_lists_of_exceptions_name_functions() -> None:
     assert not NO_REQUEST.keys() & FUNCTIONS.keys()
     for name in NO_REQUEST:
         assert callable(getattr(client.GanetiRapiClient, name))
+
+
+def _constants(prefix: str) -> dict[str, Any]:
+    """Return the texts among the constants of the client, by name."""
+    return {
+        name: value
+        for name, value in vars(constants).items()
+        if name.startswith(prefix) and isinstance(value, str)
+    }
+
+
+#: Beginning of the names of constants of the client -> the values which the server knows.
+KNOWN_VALUES = {
+    "ECODE_": errors.ECODE_ALL,
+    "JOB_STATUS_": frozenset(job.STATUSES),
+    "NODE_EVAC_": frozenset((*node.EVAC_MODES, client.NODE_EVAC_RES1)),
+    "NODE_ROLE_": frozenset(nodes.ROLES.values()),
+    "REPLACE_DISK_": frozenset(disk.REPLACE_MODES),
+}
+
+
+@pytest.mark.parametrize(("prefix", "known"), KNOWN_VALUES.items())
+def test_the_client_has_a_constant_for_each_value(prefix: str, known: frozenset[str]) -> None:
+    assert frozenset(_constants(prefix).values()) == known
+
+
+def test_the_constants_have_the_values_of_the_server() -> None:
+    for name, value in _constants("ECODE_").items():
+        assert value == getattr(errors, name)
+    assert constants.ECODE_ALL == errors.ECODE_ALL
+    assert constants.JOB_STATUS_ALL == frozenset(job.STATUSES)
+    assert constants.JOB_STATUS_PENDING == job.PENDING
+    assert constants.JOB_STATUS_FINALIZED == job.FINALIZED
+    assert constants.GANETI_RAPI_PORT == hosts.RAPI_PORT
+    assert constants.GANETI_RAPI_VERSION == cluster_const.RAPI_VERSION
+    features = {
+        value for name, value in vars(constants).items() if name.endswith(("_REQV1", "_RES1"))
+    }
+    assert features == set(cluster.FEATURES)

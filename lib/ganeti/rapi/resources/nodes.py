@@ -75,7 +75,7 @@ _FIELDS: Final = (
 _PATH: Final = "/2/nodes/{node_name}"
 
 # Letter of a role in lists -> its name in this interface.
-_ROLES: Final = {
+ROLES: Final = {
     "M": "master",
     "C": "master-candidate",
     "R": "regular",
@@ -89,7 +89,7 @@ _FLAGS: Final[Mapping[str, Mapping[str, bool | None]]] = {
     _DRAINED: {"master_candidate": None, "offline": None, "drained": True},
     _OFFLINE: {"master_candidate": None, "offline": True, "drained": None},
 }
-_ROLE: Final = ht.OneOf("role of a node", _ROLES.values())
+_ROLE: Final = ht.OneOf("role of a node", ROLES.values())
 
 TABLE: Final = Table(query_const.NODE, "QueryNodes", "/2/nodes", _FIELDS, id_name="id")
 
@@ -105,7 +105,7 @@ async def _role(call: Call) -> str:
     rows = await call.master.call("QueryNodes", [call.uri["node_name"]], ["role"], False)
     if not rows:
         raise Refused(404, f"node {call.uri['node_name']} does not exist")
-    return _ROLES[rows[0][0]]
+    return ROLES[rows[0][0]]
 
 
 async def _maintenance(call: Call) -> dict[str, Any] | None:
