@@ -19,6 +19,7 @@ from ganeti.constants import ssconf as ssconf_const
 from ganeti.merge.record import Record
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import machine, paths
+from ganeti.runbook import commands
 from ganeti.utils import fs, process, ssh
 from ganeti.wire import json
 
@@ -166,10 +167,11 @@ def run_on(
             f"'{process.show(_login(node))}' on this master must work without a question, with the"
             " host key of this name in ~/.ssh/known_hosts."
         )
-    if check and done.failed:
-        text = done.stderr.strip() or done.stdout.strip()
-        raise errors.OpExecError(
-            f"'{process.show(argv)}' on {node.name} {done.fail_reason}: {text[-1000:]}"
+    if check:
+        commands.require_success(
+            done,
+            f"'{process.show(argv)}' on {node.name}",
+            done.complaint,
         )
     return done
 

@@ -26,7 +26,7 @@ from ganeti.merge.other_cluster import LoginError, OtherCluster, parse_config
 from ganeti.merge.record import Guest, Record, record_file
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import paths
-from ganeti.runbook import quiet
+from ganeti.runbook import commands, quiet
 from ganeti.runbook.steps import Step, execute
 from ganeti.tools import config_files
 from ganeti.utils import clock, fs, process
@@ -137,15 +137,7 @@ class Merge:
         self._record = self._file.note(self._record, **changes)
 
     def _command(self, *argv: str, check: bool = True, terminal: bool = False) -> process.Completed:
-        try:
-            done = self._run(argv, timeout_s=None, check=False, terminal=terminal)
-        except errors.CommandError as err:
-            raise errors.OpExecError(str(err)) from err
-        if check and done.failed:
-            raise errors.OpExecError(
-                f"'{process.show(argv)}' {done.fail_reason}: {done.output.strip()[-1000:]}"
-            )
-        return done
+        return commands.run(argv, start=self._run, check=check, terminal=terminal)
 
     # -- checks ------------------------------------------------------------------------------------
 

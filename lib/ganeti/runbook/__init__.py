@@ -6,5 +6,6 @@ interruption can come between its end and the record of it.
 
 - ``record``: the record in its file
 - ``steps``: the table of steps, the loop that carries them out, the failure of a step
+- ``commands``: run a program of the cluster, and fail with what it said
 - ``quiet``: bring a cluster to rest before it is changed, and compare it afterwards
 """

@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ganeti import errors
 from ganeti.cli.verify_errors import parse_verify
 from ganeti.platform import paths
-from ganeti.runbook import quiet
+from ganeti.runbook import commands, quiet
 from ganeti.takeover.state import State
 from ganeti.utils import process
 
@@ -51,12 +50,7 @@ class Cluster:
         self._is_drained = is_drained
 
     def _command(self, *argv: str, check: bool = True) -> process.Completed:
-        done = self._run(argv, timeout_s=None, check=False)
-        if check and done.failed:
-            raise errors.OpExecError(
-                f"'{process.show(argv)}' {done.fail_reason}: {done.output.strip()[-1000:]}"
-            )
-        return done
+        return commands.run(argv, start=self._run, check=check)
 
     def _found(self) -> dict[str, str]:
         return parse_verify(

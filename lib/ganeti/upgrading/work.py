@@ -16,7 +16,7 @@ from ganeti.config import releases
 from ganeti.constants import job
 from ganeti.luxi import client as luxi
 from ganeti.platform import paths, versions
-from ganeti.runbook import quiet
+from ganeti.runbook import commands, quiet
 from ganeti.upgrading.record import Record
 from ganeti.utils import fs, process
 from ganeti.wire import json
@@ -82,17 +82,16 @@ class ClusterWork:
 
     # -- programs ----------------------------------------------------------------------------------
 
-    def _here(self, series: str, name: str, *argv: str) -> process.Completed:
-        """Run a program of a version on this node; the result may be a failure."""
-        return process.run([self._programs.path(series, name), *argv], timeout_s=None, check=False)
+    def _command(self, series: str, name: str, *argv: str, check: bool = True) -> process.Completed:
+        """Run a program of a version on this node.
 
-    def _command(self, series: str, name: str, *argv: str) -> process.Completed:
-        done = self._here(series, name, *argv)
-        if done.failed:
-            raise errors.OpExecError(
-                f"'{name} {' '.join(argv)}' {done.fail_reason}: {done.output.strip()[-2000:]}"
-            )
-        return done
+        :raises OpExecError: it cannot be started; with ``check``, it failed.
+        """
+        return commands.run(
+            [self._programs.path(series, name), *argv],
+            shown=process.show([name, *argv]),
+            check=check,
+        )
 
     def _util(self, names: Sequence[str], series: str, *argv: str) -> None:
         """Run ``daemon-util`` of a version on nodes, at the same time.
@@ -115,7 +114,8 @@ class ClusterWork:
     # -- before ------------------------------------------------------------------------------------
 
     def _found(self, series: str) -> dict[str, str]:
-        return parse_verify(self._here(series, "gnt-cluster", "verify", "--error-codes").stdout)
+        done = self._command(series, "gnt-cluster", "verify", "--error-codes", check=False)
+        return parse_verify(done.stdout)
 
     def inspect(self, record: Record) -> None:
         """Record what verification finds before anything is changed."""

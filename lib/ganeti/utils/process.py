@@ -74,6 +74,16 @@ class Completed(NamedTuple):
             return f"was ended by signal {self.signal}"
         return f"exited with exit code {self.exit_code}" if self.exit_code else ""
 
+    @property
+    def problem(self) -> str:
+        """The output of a program that failed, or how it ended when it printed nothing."""
+        return self.output.strip() or self.fail_reason
+
+    @property
+    def complaint(self) -> str:
+        """What the program printed as errors, or its standard output when there are none."""
+        return self.stderr.strip() or self.stdout.strip()
+
 
 def show(argv: Sequence[str]) -> str:
     """Return a command line for messages, with hidden secrets."""

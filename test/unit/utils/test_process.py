@@ -36,6 +36,7 @@ def test_output_and_exit_code() -> None:
     assert (done.exit_code, done.stdout, done.stderr, done.signal) == (3, "in\n", "bad\n", None)
     assert done.failed and done.output == "in\nbad\n"
     assert done.fail_reason == "exited with exit code 3"
+    assert (done.problem, done.complaint) == ("in\nbad", "bad")
 
 
 @programs
@@ -50,6 +51,7 @@ def test_failure_carries_facts() -> None:
 def test_signal() -> None:
     done = process.run(["sh", "-c", "kill -9 $$"], timeout_s=60, check=False)
     assert (done.exit_code, done.signal, done.fail_reason) == (None, 9, "was ended by signal 9")
+    assert (done.problem, done.complaint) == ("was ended by signal 9", "")
 
 
 @programs
