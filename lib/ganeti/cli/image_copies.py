@@ -66,7 +66,7 @@ def _run(node: RemoteNode, script: str) -> str:
     except errors.CommandError as err:
         raise errors.OpExecError(str(err)) from err
     if done.failed:
-        raise errors.OpExecError((done.output or done.fail_reason).strip())
+        raise errors.OpExecError(done.problem)
     return done.stdout
 
 

@@ -181,7 +181,7 @@ class RbdDevice(BlockDevice):
         else:
             if not done.failed:
                 return
-            problem = done.output.strip() or done.fail_reason
+            problem = done.problem
             if done.exit_code == _PRESENT:
                 raise self.fail("the image exists already, and will not be overwritten")
         # Whether the command made an image before it failed is not known.
@@ -306,7 +306,7 @@ class RbdDevice(BlockDevice):
         if done.failed:
             if done.exit_code == _ABSENT:
                 return None
-            raise self.fail(f"cannot be examined: {done.output.strip() or done.fail_reason}")
+            raise self.fail(f"cannot be examined: {done.problem}")
         try:
             found = json.loads(done.stdout)
         except errors.ParseError as err:

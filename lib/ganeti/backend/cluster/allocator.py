@@ -80,8 +80,8 @@ def run(name: str, request: str, parameters: dict[str, Any]) -> str:
         except errors.CommandError as err:
             raise errors.OpExecError(f"instance allocator {name} failed: {err}") from err
     if done.failed:
-        said = done.stderr.strip() or done.stdout.strip()
         raise errors.OpExecError(
-            f"instance allocator {name} {done.fail_reason}: {said or 'it printed nothing'}"
+            f"instance allocator {name} {done.fail_reason}:"
+            f" {done.complaint or 'it printed nothing'}"
         )
     return done.stdout

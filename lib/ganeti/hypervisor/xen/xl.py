@@ -78,12 +78,7 @@ def run(*words: str, timeout_s: float = TIMEOUT_S, quiet: bool = False) -> str:
     :raises HypervisorError: it failed; has the last lines of its output.
     """
     done = process.run([PROGRAM, *words], timeout_s=timeout_s, check=False, log=not quiet)
-    if done.failed:
-        raise errors.HypervisorError(
-            f"'xl {words[0]}' {done.fail_reason}:"
-            f" {host.last_lines(done.stderr or done.stdout) or 'it printed nothing'}"
-        )
-    return done.stdout
+    return _output_of(done, words[0])
 
 
 def ask(*words: str) -> str:
@@ -96,10 +91,14 @@ def ask(*words: str) -> str:
         if done.signal is None or last:
             break
         logging.warning("'xl %s' %s, asking again", words[0], done.fail_reason)
+    return _output_of(done, words[0])
+
+
+def _output_of(done: process.Completed, command: str) -> str:
     if done.failed:
         raise errors.HypervisorError(
-            f"'xl {words[0]}' {done.fail_reason}:"
-            f" {host.last_lines(done.stderr or done.stdout) or 'it printed nothing'}"
+            f"'xl {command}' {done.fail_reason}:"
+            f" {host.last_lines(done.complaint) or 'it printed nothing'}"
         )
     return done.stdout
 

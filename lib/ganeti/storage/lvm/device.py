@@ -113,7 +113,7 @@ class LogicalVolumeDevice(BlockDevice):
             if not done.failed:
                 self._created_with = (tag,) if tag else ()
                 return
-            problem = done.output.strip() or done.fail_reason
+            problem = done.problem
         # It did not exist before, so what is there now is of these commands.
         self.clean_up(f"cannot be created: {problem}", lambda: self._known() is not None)
 
@@ -122,7 +122,7 @@ class LogicalVolumeDevice(BlockDevice):
         # Its existence is checked only after a failure: a query takes as long as the removal.
         done = facts.here().change(argv.remove_argv(self.group, self.name), check=False)
         if done.failed and self.exists():
-            raise self.fail(f"cannot be removed: {done.output.strip() or done.fail_reason}")
+            raise self.fail(f"cannot be removed: {done.problem}")
 
     def exists(self) -> bool:
         """Return True if the volume exists; absent is only a volume of a complete volume group.
@@ -191,7 +191,7 @@ class LogicalVolumeDevice(BlockDevice):
             )
             if not done.failed:
                 return
-            problem = done.output.strip() or done.fail_reason
+            problem = done.problem
         raise self.fail(f"cannot grow by {amount_mib} MiB: {problem}")
 
     def rename(self, new_id: tuple[object, ...]) -> None:
@@ -207,9 +207,7 @@ class LogicalVolumeDevice(BlockDevice):
         if done.failed:
             there = self._volumes()
             if (group, name) not in there:
-                raise self.fail(
-                    f"cannot be renamed to {name}: {done.output.strip() or done.fail_reason}"
-                )
+                raise self.fail(f"cannot be renamed to {name}: {done.problem}")
             if (self.group, self.name) in there:
                 raise self.fail(f"cannot be renamed to {name}, which exists")
             # An interrupted operation, which runs again, has already renamed it.
