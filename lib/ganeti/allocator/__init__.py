@@ -5,13 +5,14 @@ page **ganeti-iallocator**). Its input describes the present state of the cluste
 its answer has nodes, or jobs that would move instances. This package makes the input and reads the
 answer:
 
-- :mod:`~ganeti.allocator.describe` describes the cluster;
-- :mod:`~ganeti.allocator.live` asks the nodes for their memory, processors, disk space and guests;
-- :mod:`~ganeti.allocator.requests` has a class for each mode, which writes the request and checks
-  its result;
-- :mod:`~ganeti.allocator.builtin` is the allocator ``hail``;
-- :mod:`~ganeti.allocator.answers` reads the part which all answers of programs share;
-- :func:`ask` does all of that.
+================ =====================================================================
+:mod:`.describe` describes the cluster
+:mod:`.live`     asks the nodes for their memory, processors, disk space and guests
+:mod:`.requests` a class for each mode, which writes the request and checks its result
+:mod:`.builtin`  the allocator ``hail``
+:mod:`.answers`  reads the part which all answers of programs share
+:mod:`.ask`      calls them: from a request to its checked answer
+================ =====================================================================
 
 Logical units call this package. It takes no locks and changes nothing: the caller decides which
 nodes may be chosen and holds the locks which keep the description true. Every answer is checked:

@@ -5,32 +5,39 @@ opcodes to the master, waits for jobs, prints tables, and turns errors into text
 
 The modules in the second part of the table are about one subject and are used by several programs.
 
-=========================== ======================================================================
-:mod:`~.command`            the classes of programs, commands and arguments
-:mod:`~.options`            the class of options, and the options which several programs share
-:mod:`~.value_types`        the types of option values, read from text
-:mod:`~.parser`             from the command line to values; usage and help texts
-:mod:`~.main`               run a program; every error is caught here
-:mod:`~.failures`           from an error to a text and an exit code
-:mod:`~.terminal`           write lines, use colours, ask questions
-:mod:`~.confirmation`       ask before a dangerous operation
-:mod:`~.table`              aligned columns
-:mod:`~.output`             JSON, YAML and CSV, and the indented text of the info commands
-:mod:`~.listing`            the commands list and list-fields
-:mod:`~.jobs`               submit jobs and wait for them
-=========================== ======================================================================
+==================== ==================================================================
+:mod:`.command`      the classes of programs, commands and arguments
+:mod:`.options`      the class of options, and the options which several programs share
+:mod:`.value_types`  the types of option values, read from text
+:mod:`.parser`       from the command line to values; usage and help texts
+:mod:`.main`         run a program; every error is caught here
+:mod:`.failures`     from an error to a text and an exit code
+:mod:`.command_log`  a line in ``commands.log`` for each command that a user runs
+:mod:`.terminal`     write lines, use colours, ask questions
+:mod:`.confirmation` ask before a dangerous operation
+:mod:`.table`        aligned columns
+:mod:`.output`       JSON, YAML and CSV, and the indented text of the info commands
+:mod:`.live`         show something again and again, as ``--watch`` does
+:mod:`.listing`      the commands list and list-fields
+:mod:`.row_list`     lists whose rows come from a job or a daemon
+:mod:`.jobs`         submit jobs and wait for them
+==================== ==================================================================
 
-=========================== ======================================================================
-:mod:`~.tags`               the commands list-tags, add-tags and remove-tags of all programs
-:mod:`~.change_group`       move instances to other node groups
-:mod:`~.instance_creation`  options and opcode of a new instance
-:mod:`~.instance_options`   disks, network interfaces and parameters of an instance
-:mod:`~.policy_options`     instance policies and disk parameters
-:mod:`~.node_params`        parameters of nodes
-:mod:`~.oob_options`        options of out-of-band helpers
-:mod:`~.online_nodes`       the nodes on which a command works
-:mod:`~.remote`             run a command on a node, or copy a file to it
-=========================== ======================================================================
+========================= =======================================================================
+:mod:`.selector`          options by which arguments select objects in another way than by name
+:mod:`.filters`           filters of queries, made from the arguments of a command
+:mod:`.tags`              the commands list-tags, add-tags and remove-tags of all programs
+:mod:`.change_group`      move instances to other node groups
+:mod:`.instance_creation` options and opcode of a new instance
+:mod:`.instance_options`  disks, network interfaces and parameters of an instance
+:mod:`.policy_options`    instance policies and disk parameters
+:mod:`.node_params`       parameters of nodes
+:mod:`.oob_options`       options of out-of-band helpers
+:mod:`.online_nodes`      the nodes on which a command works
+:mod:`.remote`            run a command on a node, or copy a file to it
+:mod:`.image_copies`      compare the copies of the catalogue of images, and send what is missing
+:mod:`.verify_errors`     read what ``gnt-cluster verify --error-codes`` prints
+========================= =======================================================================
 
 Heavy modules are imported inside functions: a command must send its first request within 100 ms
 after its start.

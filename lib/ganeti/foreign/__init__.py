@@ -1,8 +1,18 @@
 """Virtual machines of other programs: their descriptions, and their disk images.
 
-A module for each kind of description reads it and returns a
-:class:`~ganeti.foreign.machine.Machine`: ``libvirt`` (the XML of a domain), ``proxmox`` (a file of
-``/etc/pve/qemu-server``) and ``ovf`` (OVF and OVA). :mod:`~ganeti.foreign.images` converts disk
-images with **qemu-img**, and :mod:`~ganeti.foreign.export` writes an export from which the cluster
-makes an instance. ``gnt-instance import`` and **ovfconverter** use this package; no daemon does.
+================== ===============================================================
+:mod:`.machine`    a virtual machine in the terms of this project
+:mod:`.libvirt`    reads the XML of a domain of libvirt
+:mod:`.proxmox`    reads the configuration of a machine of Proxmox VE
+:mod:`.ovf`        reads and writes OVF, with the section of Ganeti
+:mod:`.ovf_writer` writes an OVF description
+:mod:`.ova`        OVA archives, and the checksums of an appliance
+:mod:`.reading`    reads a description of any of these kinds
+:mod:`.images`     examines disk images, and converts them with **qemu-img**
+:mod:`.export`     writes an export from which the cluster makes an instance
+:mod:`.fetching`   fetches a disk image, and proves that it is the wanted one
+:mod:`.catalogue`  the catalogue of disk images from which instances are installed
+================== ===============================================================
+
+``gnt-instance import`` and **ovfconverter** use this package; no daemon does.
 """

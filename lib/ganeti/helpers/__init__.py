@@ -1,4 +1,14 @@
 """Programs which other programs start: transfers of disks, consoles, forwarding of metadata.
 
 The administrator does not run them. Each module with a function ``main`` is one program.
+
+============================ =======================================================================
+:mod:`.import_export`        ``import-export``: one end of the transfer of a disk
+:mod:`.import_export_status` the status file of one end of a transfer
+:mod:`.tls_pipe`             a TLS connection which tells a proper end from a broken connection
+:mod:`.kvm_console`          ``kvm-console-wrapper``: a terminal at the serial port of a guest
+:mod:`.xen_console`          ``xen-console-wrapper``: a terminal at the console of a guest under Xen
+:mod:`.xen_transfer`         sends a guest under Xen to another node, or receives one
+:mod:`.metad_forward`        forwards a connection of a guest to the metadata daemon
+============================ =======================================================================
 """

@@ -1,9 +1,20 @@
 """HTTP and HTTPS: servers, a client, authorisation of node calls.
 
-:mod:`.server` and :mod:`.client` carry node calls: usually one request per connection, JSON bodies,
-certificates on both sides. :mod:`.event_server` serves many clients in one process. The package
-does not interpret bodies: the server passes a :class:`~ganeti.http.server.AuthorisedRequest` to a
-function, the client returns bytes.
+==================== =======================================================================
+:mod:`.server`       answers every request in a process of its own; for node calls
+:mod:`.client`       the client for node calls
+:mod:`.auth`         which certificates may make node calls
+:mod:`.event_server` serves many clients in one process
+:mod:`.tls_stream`   TLS for the connections of that server
+:mod:`.head`         reads the head of a request, by one rule for all servers
+:mod:`.messages`     reads requests, and writes the heads of answers
+:mod:`.access_log`   a line for each request, as web servers write it
+:mod:`.document`     a document on a web server, which is read and replaced under conditions
+==================== =======================================================================
+
+Node calls usually have one request per connection, JSON bodies, and certificates on both sides. The
+package does not interpret bodies: the server passes a
+:class:`~ganeti.http.server.AuthorisedRequest` to a function, the client returns bytes.
 """
 
 #: Largest request body in bytes (published).

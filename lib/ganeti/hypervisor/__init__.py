@@ -7,6 +7,21 @@ these. The master sends filled parameters and has checked their syntax
 
 What other code must know of a hypervisor is in its descriptor (:mod:`ganeti.objects.hypervisors`).
 A new hypervisor needs a descriptor, a package here, and a line in the table below.
+
+==================== ==========================================================================
+:mod:`.base`         the operations which every driver offers, and the types of their values
+:mod:`.host`         facts about processes, files, interfaces and capacity of this machine
+:mod:`.guest_lock`   the lock of one guest, so that operations on it exclude each other
+:mod:`.guest_errors` the errors which several drivers raise for a guest
+:mod:`.console_log`  the log of what a guest writes to its console
+:mod:`.net`          the host's side of the network interfaces of guests
+:mod:`.rootfs`       what is on a disk with a root file system, and the command which mounts it
+:mod:`.kvm`          the driver of ``kvm``: processes of QEMU
+:mod:`.xen`          the drivers of ``xen-pvm`` and ``xen-hvm``
+:mod:`.lxc`          the driver of ``lxc``: containers
+:mod:`.chroot`       the driver of ``chroot``: programs which run in a directory
+:mod:`.fake`         the driver of ``fake``: a file stands for each guest
+==================== ==========================================================================
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
 """Jobs on disk.
 
-The master daemon writes its queue with :mod:`ganeti.jobstore.store`; the node daemons of the other
-master candidates keep copies (:mod:`ganeti.jobstore.copy`), which cluster verification compares
-(:mod:`ganeti.jobstore.inventory`). :mod:`ganeti.jobstore.files` has the names of the files,
-:mod:`ganeti.jobstore.journal` the journal. The content of job files belongs to
-:mod:`ganeti.jqueue.job`.
+================= =========================================================================
+:mod:`.files`     names of the files in the queue directory
+:mod:`.journal`   makes the content of many files durable with one flush
+:mod:`.store`     the queue directory of one node, which the master daemon writes
+:mod:`.copy`      the copy of the queue, which the node daemon of a candidate writes
+:mod:`.inventory` a short description of a queue directory, to be compared with another one
+:mod:`.audit`     the file ``audit.log``, of which nobody can change one line alone
+================= =========================================================================
+
+The content of job files belongs to :mod:`ganeti.jqueue.job`.
 """

@@ -1,11 +1,18 @@
 """Locks of the cluster: which job may use which instance, group, node or network at this moment.
 
-The modules, from the bottom: :mod:`.levels` names locks and their order, :mod:`.shared_lock` is one
-fair lock, :mod:`.lock_set` the locks of a level with the lock that stands for all of them,
-:mod:`.request` the request and the holding of an owner, :mod:`.table` the rules by which these
-change. :mod:`.manager` takes and releases sets of locks for owners, and lets their threads wait;
-:mod:`.monitor` lists owners and waiters. Only the master daemon holds locks; nothing here is
-written to disk.
+The modules, from the bottom:
+
+=================== ==================================================================
+:mod:`.levels`      names of locks and their order
+:mod:`.shared_lock` one fair lock
+:mod:`.lock_set`    the locks of a level, with the lock that stands for all of them
+:mod:`.request`     the request of an owner, and what it holds
+:mod:`.table`       the rules by which requests and locks change
+:mod:`.manager`     takes and releases sets of locks for owners, and lets threads wait
+:mod:`.monitor`     lists owners and waiters
+=================== ==================================================================
+
+Only the master daemon holds locks; nothing here is written to disk.
 
 Source: Ganeti design 2.0, *Granular locking*; Ganeti daemons design, *Locking*.
 """

@@ -6,6 +6,28 @@ parameters are plain dictionaries, which no code changes in place.
 
 Names are imported from here (``from ganeti.objects import Instance``); the module of a name is
 imported when the name is first used, because many commands need only one small class.
+
+====================== ======================================================================
+:mod:`.base`           declarations of fields, and how a changed object is made
+:mod:`.codec`          converts objects to dictionaries and back
+:mod:`.cluster`        the cluster, filter rules, and the root of the configuration
+:mod:`.node`           nodes and node groups
+:mod:`.instance`       instances and their NICs
+:mod:`.disk`           disks, which are trees of block devices
+:mod:`.network`        networks, to which node groups are connected
+:mod:`.address_pool`   the pool of addresses of a network
+:mod:`.fill`           inheritance of parameters, from the cluster to the object
+:mod:`.hypervisors`    the hypervisors: a descriptor each
+:mod:`.hvparams`       parameters of hypervisors: types, defaults and checks
+:mod:`.disk_templates` the disk templates: a descriptor each
+:mod:`.storage_units`  storage units of a node, and their free space
+:mod:`.snapshots`      names of snapshots, and the space which they need
+:mod:`.ipolicy`        instance policies: limits and defaults for the size of instances
+:mod:`.cluster_rules`  checks of single parameters of the cluster
+:mod:`.by_node`        the instances of each node, without a search through all instances
+:mod:`.start_order`    the order in which instances start when many have to
+:mod:`.transfer`       objects which daemons send to each other, outside of the configuration
+====================== ======================================================================
 """
 
 from __future__ import annotations

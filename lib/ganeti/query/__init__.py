@@ -5,11 +5,12 @@ data which the caller collected. The same tables of fields answer ``Query`` and 
 LUXI, are used by the ``gnt-* list`` commands and the REST interface, and are listed in the
 documentation.
 
-=============== =================================================================
-``field``       the class of fields, and the marks for missing values
-``view``        a snapshot with the look-ups which fields need, made once per query
-``filter``      the filter language: JSON form, text form, evaluation
-``engine``      answers a query
-``resources/``  the fields, a file per kind of object
-=============== =================================================================
+============= ======================================================================
+``field``     the class of fields, and the marks for missing values
+``view``      a snapshot with the look-ups which fields need, made once per query
+``filter``    the filter language: JSON form, text form, evaluation
+``job_rules`` filter rules of the job queue: their syntax, and which jobs match them
+``resources`` the fields, a file per kind of object
+``engine``    answers a query
+============= ======================================================================
 """

@@ -1,18 +1,36 @@
 """The REST interface: the operations of the cluster, over HTTPS.
 
 The daemon ``ganeti-rapi`` runs on the master and owns nothing; it translates. A request becomes a
-query to the master daemon (:mod:`ganeti.rapi.master`), or an opcode which is submitted as a job and
-answered with the number of the job. The users and their rights are in a file
-(:mod:`ganeti.rapi.users`).
+query to the master daemon, or an opcode which is submitted as a job and
+answered with the number of the job.
 
-Every resource is declared once, in :mod:`ganeti.rapi.resources`: its path, its methods, and for
-each its parameters, the opcode or query which it becomes, its result and the rights it needs
-(:mod:`ganeti.rapi.declare`). Dispatch and checks (:mod:`ganeti.rapi.application`), the OpenAPI
-description (:mod:`ganeti.rapi.openapi`) and the documentation (:mod:`ganeti.rapi.pages`) are
-derived from the declarations, so they always agree.
+======================= ==================================================================
+:mod:`.declare`         the classes with which resources are declared
+:mod:`.resources`       all resources, a file per subject
+:mod:`.application`     serves one request: finds the resource, checks rights, answers
+:mod:`.call`            one request while it is served: its arguments, as declared
+:mod:`.master`          asks the master daemon
+:mod:`.failures`        the HTTP status for each kind of error
+:mod:`.represent`       chooses the representation of an answer, and makes it
+:mod:`.events`          sends events to clients
+:mod:`.users`           the users and their rights
+:mod:`.passwords`       the forms of a password in the users file
+:mod:`.guesses`         limits how often passwords may be guessed
+:mod:`.demand`          whether the cluster demands a password for every request
+:mod:`.origin`          refuses requests which a page of another site makes a browser send
+:mod:`.schema`          JSON Schema of types
+:mod:`.operation_names` names of operations in the OpenAPI description
+:mod:`.openapi`         the OpenAPI description
+:mod:`.pages`           the documentation of the resources
+:mod:`.client`          the client for programs by others
+======================= ==================================================================
 
-:mod:`ganeti.rapi.client` is the client for programs by others; it imports no other module of this
-project, and may be copied.
+Every resource is declared once: its path, its methods, and for
+each its parameters, the opcode or query which it becomes, its result and the rights it needs.
+Dispatch and checks, the OpenAPI description and the documentation are derived from the
+declarations, so they always agree.
+
+The client imports no other module of this project, and may be copied.
 
 Source: Ganeti design 2.0, *Remote API changes*; manual page **ganeti-rapi**.
 """

@@ -4,7 +4,22 @@
 classes have the operations of :class:`ganeti.storage.base.BlockDevice`. The objects keep no state:
 they read from the machine which devices exist.
 
-:mod:`ganeti.storage.units` is about the pools from which disks are made.
+==================== ================================================================
+:mod:`.base`         the operations which every class has
+:mod:`.lvm`          logical volumes (``plain``), also below DRBD
+:mod:`.drbd`         DRBD8: a disk with replicas on two nodes
+:mod:`.file`         files: ``file`` on one node, ``sharedfile`` on all nodes
+:mod:`.gluster`      files on a Gluster volume
+:mod:`.rbd`          images in a Ceph cluster
+:mod:`.ext`          disks of an external storage provider
+:mod:`.blockdev`     block devices which the administrator has made
+:mod:`.content`      copies the content of files and devices
+:mod:`.copy`         commands which wipe a device, write an image to it, or fetch one
+:mod:`.image_format` recognises disk images which are not raw
+:mod:`.busy`         locks on disks which a program is copying, wiping or filling
+:mod:`.node_work`    which calls change instances or disks of this node now
+:mod:`.units`        the pools from which disks are made
+==================== ================================================================
 """
 
 from __future__ import annotations

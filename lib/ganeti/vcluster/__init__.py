@@ -17,6 +17,17 @@ them, and an administrator can practise with one. The program is ``vcluster``.
 Two virtual clusters never communicate: each takes a network 127.A.B.0/24 on which no process
 listens. During its creation a cluster reserves the network with an abstract socket, which leaves no
 file and ends with the process. When the creation fails, nothing remains.
+
+===================== ===================================================================
+:mod:`.command`       the program ``vcluster``
+:mod:`.network`       finds a network for a virtual cluster
+:mod:`.description`   the description on disk, the nodes, and the environment of programs
+:mod:`.creation`      creates virtual clusters, and adds nodes to them
+:mod:`.operation`     starts and stops the daemons, shows the cluster, destroys it
+:mod:`.watcher_timer` starts the watcher on the nodes every few minutes
+:mod:`.like`          makes a virtual cluster like a real one, for tests
+:mod:`.side_by_side`  several versions of this project on the nodes of a virtual cluster
+===================== ===================================================================
 """
 
 from ganeti.vcluster.creation import add_node, create, qemu_path

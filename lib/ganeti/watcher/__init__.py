@@ -7,16 +7,16 @@ and, where the cluster wants it, stops the guests of a node that is marked offli
 own for each node group (:mod:`ganeti.watcher.cluster`). Such a process restarts instances which
 should be up, and activates disks (:mod:`ganeti.watcher.group`).
 
-=========================== ========================================================================
-:mod:`~.watcher.command`    options, locks, log, exit codes
-:mod:`~.watcher.node`       the duties on every node
-:mod:`~.watcher.cluster`    the duties on the master
-:mod:`~.watcher.group`      the duties for one node group: observe, decide, act
-:mod:`~.watcher.decisions`  what to do with each instance; pure functions
-:mod:`~.watcher.balance`    moves which balance the cluster, where that is switched on
-:mod:`~.watcher.memory`     what a run remembers for the next one
-:mod:`~.watcher.restarting` submits jobs, a limited number at the same time
-=========================== ========================================================================
+================== ==========================================================
+:mod:`.command`    options, locks, log, exit codes
+:mod:`.node`       the duties on every node
+:mod:`.cluster`    the duties on the master
+:mod:`.group`      the duties for one node group: observe, decide, act
+:mod:`.decisions`  what to do with each instance; pure functions
+:mod:`.balance`    moves which balance the cluster, where that is switched on
+:mod:`.memory`     what a run remembers for the next one
+:mod:`.restarting` submits jobs, a limited number at the same time
+================== ==========================================================
 
 Everything that changes an instance is a job of the master. So the locks, the checks and the records
 of jobs hold for the watcher as for a user.

@@ -1,11 +1,17 @@
 """The driver of the hypervisor ``lxc``: containers, driven with the programs of LXC.
 
-* :mod:`~ganeti.hypervisor.lxc.layout` names the files of a container;
-* :mod:`~ganeti.hypervisor.lxc.config` writes its configuration, a pure function;
-* :mod:`~ganeti.hypervisor.lxc.cgroups` reads and changes what the kernel counts and limits;
-* :mod:`~ganeti.hypervisor.lxc.parse` reads what LXC and the kernel say;
-* :mod:`~ganeti.hypervisor.lxc.record` is what is known of a container which was started;
-* :mod:`~ganeti.hypervisor.lxc.driver` has the operations.
+================== =======================================================
+:mod:`.layout`     names the files of a container
+:mod:`.config`     writes its configuration; pure functions
+:mod:`.parameters` whether this node can use the parameters of a container
+:mod:`.cgroups`    reads and changes what the kernel counts and limits
+:mod:`.disks`      the disks besides the one with the root file system
+:mod:`.parse`      reads what LXC and the kernel say; pure functions
+:mod:`.record`     what is known of a container which was started
+:mod:`.guests`     which containers run, and what is known of each
+:mod:`.hotplug`    plugs NICs into a running container, and unplugs them
+:mod:`.driver`     the operations on guests
+================== =======================================================
 
 The monitor of LXC (one process for each container) and the container itself are in control groups
 of their own, so both go on when the node daemon is restarted. The root file system is mounted in

@@ -3,6 +3,17 @@
 A :class:`~ganeti.objects.hypervisors.descriptor.HypervisorDescriptor` holds what code outside of
 the drivers must know: parameters, console, capabilities. No other module asks for a hypervisor by
 its name; a new one needs a descriptor here and a driver in :mod:`ganeti.hypervisor`.
+
+================== ======================================================================
+:mod:`.parameter`  one parameter: its type, its default and the check of its value
+:mod:`.descriptor` what code outside of a driver needs to know of a hypervisor
+:mod:`.cpu_masks`  the parameter ``cpu_mask``: the processors on which a guest may run
+:mod:`.kvm`        ``kvm``: processes of QEMU
+:mod:`.xen`        ``xen-pvm`` and ``xen-hvm``
+:mod:`.lxc`        ``lxc``: containers of the node's kernel
+:mod:`.chroot`     ``chroot``: directories in which programs run
+:mod:`.fake`       ``fake``: a file stands for each guest, for tests and virtual clusters
+================== ======================================================================
 """
 
 from __future__ import annotations

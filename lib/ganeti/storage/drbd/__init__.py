@@ -1,8 +1,15 @@
 """DRBD8: a disk with replicas on two nodes.
 
-:mod:`~ganeti.storage.drbd.argv` builds commands (a class for each syntax),
-:mod:`~ganeti.storage.drbd.parse` reads ``/proc/drbd`` and the output of ``drbdsetup show``,
-:mod:`~ganeti.storage.drbd.status` reads the state of the kernel module, and
-:mod:`~ganeti.storage.drbd.device` is the block device. Minors are assigned in the configuration
-and never discovered (Ganeti design 2.0, *DRBD minor allocation*).
+=================== =========================================================
+:mod:`.argv`        builds commands, with a class for each syntax
+:mod:`.parse`       reads ``/proc/drbd`` and the output of ``drbdsetup show``
+:mod:`.status_json` reads ``drbdsetup status --json`` of DRBD 9
+:mod:`.status`      reads the state of the kernel module
+:mod:`.device`      is the block device
+:mod:`.connections` how the minors of this machine are connected
+:mod:`.leftover`    finds minors which interrupted operations have left
+=================== =========================================================
+
+Minors are assigned in the configuration and never discovered (Ganeti design 2.0, *DRBD
+minor allocation*).
 """
