@@ -4,8 +4,8 @@
 :mod:`.machine`    a virtual machine in the terms of this project
 :mod:`.libvirt`    reads the XML of a domain of libvirt
 :mod:`.proxmox`    reads the configuration of a machine of Proxmox VE
-:mod:`.ovf`        reads and writes OVF, with the section of Ganeti
-:mod:`.ovf_writer` writes an OVF description
+:mod:`.ovf`        reads an OVF description, with the section of Ganeti
+:mod:`.ovf_writer` writes one
 :mod:`.ova`        OVA archives, and the checksums of an appliance
 :mod:`.reading`    reads a description of any of these kinds
 :mod:`.images`     examines disk images, and converts them with **qemu-img**
@@ -14,5 +14,5 @@
 :mod:`.catalogue`  the catalogue of disk images from which instances are installed
 ================== ===============================================================
 
-``gnt-instance import`` and **ovfconverter** use this package; no daemon does.
+Commands and **ovfconverter** use this package; no daemon does.
 """

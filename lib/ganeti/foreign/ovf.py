@@ -1,4 +1,4 @@
-"""Reads and writes OVF, the Open Virtualization Format, with the section of Ganeti.
+"""Reads OVF, the Open Virtualization Format, with the section of Ganeti.
 
 An appliance is a file ``NAME.ovf`` with the images of its disks, and optionally ``NAME.mf`` with
 their checksums. OVA is a tar archive of these files (:mod:`ganeti.foreign.ova`). The section

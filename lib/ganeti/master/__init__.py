@@ -1,6 +1,6 @@
 """The services of the master daemon: LUXI, queries, events, history, and the fence.
 
-======================== ==========================================================================
+======================== ===================================================================
 :mod:`.luxi_server`      the local socket: connections, requests and answers, in one loop
 :mod:`.luxi_service`     one function for each method of LUXI
 :mod:`.queries`          answers about the objects of the cluster
@@ -14,10 +14,10 @@
 :mod:`.witness`          the witness of a cluster with two candidates
 :mod:`.key_learning`     learns the keys of nodes which the configuration does not have yet
 :mod:`.orphaned_work`    keeps locks while nodes work for jobs which have ended
-:mod:`.node_poll`       notices dead nodes, and submits the failover of their instances
+:mod:`.node_poll`        notices dead nodes, and submits the failover of their instances
 :mod:`.watchdog_records` records and releases the hardware watchdogs of nodes
 :mod:`.suspended_disks`  resumes suspended I/O of mirrored disks which have lost their peers
-======================== ==========================================================================
+======================== ===================================================================
 
 The configuration, the locks and the job queue have packages of their own;
 :mod:`ganeti.server.mastering` starts all of them.

@@ -1,8 +1,8 @@
 """The REST interface: the operations of the cluster, over HTTPS.
 
 The daemon ``ganeti-rapi`` runs on the master and owns nothing; it translates. A request becomes a
-query to the master daemon, or an opcode which is submitted as a job and
-answered with the number of the job.
+query to the master daemon, or an opcode which is submitted as a job and answered with the number of
+the job.
 
 ======================= ==================================================================
 :mod:`.declare`         the classes with which resources are declared
@@ -25,10 +25,9 @@ answered with the number of the job.
 :mod:`.client`          the client for programs by others
 ======================= ==================================================================
 
-Every resource is declared once: its path, its methods, and for
-each its parameters, the opcode or query which it becomes, its result and the rights it needs.
-Dispatch and checks, the OpenAPI description and the documentation are derived from the
-declarations, so they always agree.
+Every resource is declared once: its path, its methods, and for each its parameters, the opcode or
+query which it becomes, its result and the rights it needs. Dispatch and checks, the OpenAPI
+description and the documentation are derived from the declarations, so they always agree.
 
 The client imports no other module of this project, and may be copied.
 

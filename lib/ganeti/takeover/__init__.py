@@ -5,7 +5,7 @@ on guests: they run on, and the daemons of either program find them by their run
 
 ================ ==========================================================
 :mod:`.probe`    is sent to each node and reads facts about it
-:mod:`.facts`    what these facts mean
+:mod:`.facts`    the questions about a node, and what the answers mean
 :mod:`.features` features in use which the original lacks, for the way back
 :mod:`.findings` judges the facts and the configuration
 :mod:`.archive`  the archive of a node: its files before the change

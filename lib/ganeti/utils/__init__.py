@@ -3,7 +3,7 @@
 Each module is imported by its name (``from ganeti.utils import fs``). This file imports none of
 them, so that a command loads only the modules that it uses.
 
-=================== ======================================================================
+=================== ====================================================================
 :mod:`.fs`          write files so that readers never see an incomplete one
 :mod:`.filelock`    locks between processes, which the kernel keeps for open files
 :mod:`.inotify`     notice at once that files of a directory change
@@ -25,11 +25,11 @@ them, so that a command loads only the modules that it uses.
 :mod:`.suggest`     suggest the name which a user has misspelt
 :mod:`.linear_re`   search with regular expressions of users, in linear time
 :mod:`.records`     classes with declared fields, for programs whose start counts
-:mod:`.lazy`        names of a package whose modules are imported when they are first used
+:mod:`.lazy`        imports a module of a package when one of its names is first used
 :mod:`.log`         where log lines go: a file of each program, the terminal, syslog
 :mod:`.metrics`     counters and histograms of this process
 :mod:`.tracing`     traces: which process did what for a job, and how long it took
 :mod:`.trace_names` variables, the header and kinds of spans, as traces name them
 :mod:`.otlp`        send traces with the packages of OpenTelemetry
-=================== ======================================================================
+=================== ====================================================================
 """

@@ -15,7 +15,7 @@
 :mod:`.node`              what this node has for guests: capacity, and a QEMU that works
 :mod:`.runtime`           the file which says how a running guest was started
 :mod:`.qmp`               QMP, the protocol of the control socket
-:mod:`.nics`              what KVM needs of :mod:`ganeti.hypervisor.net` for a guest
+:mod:`.nics`              what KVM passes to :mod:`ganeti.hypervisor.net` for a guest
 :mod:`.user_network`      QEMU's user networking, which needs no privileges
 :mod:`.pinning`           on which processors a guest may run
 :mod:`.privileges`        the user of QEMU after it has dropped privileges
@@ -28,7 +28,7 @@
 :mod:`.hardware`          the hardware of a guest which another node sends
 :mod:`.incoming`          the end of a migration, in which QEMU is still busy
 :mod:`.hotplug`           plugs devices into a running guest, and unplugs them
-:mod:`.guest_devices`     does that over QMP and in the runtime file
+:mod:`.guest_devices`     the operations which do that, over QMP and in the runtime file
 :mod:`.user_shutdown`     notices that a guest has switched itself off
 :mod:`.driver`            the driver: which module carries out which operation
 ========================= ==============================================================

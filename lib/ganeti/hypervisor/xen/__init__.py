@@ -7,11 +7,11 @@
 :mod:`.config`     makes the configuration file for ``xl`` from it
 :mod:`.parameters` whether this node can use the parameters of a guest
 :mod:`.disks`      the block devices which a guest gets as its disks
-:mod:`.nics`       what the drivers need of :mod:`ganeti.hypervisor.net` for a guest
+:mod:`.nics`       what the drivers pass to :mod:`ganeti.hypervisor.net` for a guest
 :mod:`.vif`        the program which Xen runs for the NICs of guests
 :mod:`.guests`     finds the domains of this node, and ends them
 :mod:`.monitored`  the domains of this machine, for the monitoring daemon
-:mod:`.adoption`   adopts a guest which another program has started
+:mod:`.adoption`   makes the record of a guest which another program has started
 :mod:`.start`      starts a guest
 :mod:`.hotplug`    plugs disks and NICs into a running guest, and unplugs them
 :mod:`.transfer`   the state of a migration on one node, in files

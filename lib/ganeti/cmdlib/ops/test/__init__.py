@@ -1,6 +1,6 @@
 """Functions which the operations for tests share.
 
-================== ==================================================================
-:mod:`.rendezvous` a socket by which a test program stops and continues a running job
-================== ==================================================================
+============== ==================================================================
+``rendezvous`` a socket by which a test program stops and continues a running job
+============== ==================================================================
 """
