@@ -375,6 +375,11 @@ class CommandError(GenericError):
         self.exit_code = exit_code
         self.output = output
 
+    @property
+    def problem(self) -> str:
+        """The output of the program, or the whole message when it printed nothing."""
+        return self.output.strip() or str(self)
+
 
 class CommandTimeout(CommandError):
     """A program was ended because it took longer than ``timeout_s`` seconds."""

@@ -184,8 +184,7 @@ def daemon_util(*words: str, env: Mapping[str, str] | None = None) -> None:
             f"'daemon-util {' '.join(words)}' did not end within {_DAEMON_S:g} s"
         ) from err
     except errors.CommandError as err:
-        reason = err.output.strip() or str(err)
-        raise errors.OpExecError(f"cannot {' '.join(words)}: {reason}") from err
+        raise errors.OpExecError(f"cannot {' '.join(words)}: {err.problem}") from err
 
 
 def leave_other_cluster(here: paths.Paths, env: Mapping[str, str] | None = None) -> None:

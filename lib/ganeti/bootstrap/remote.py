@@ -191,7 +191,7 @@ def set_up(
                 f" 'gnt-node add --token {host.name}'."
             )
         # ssh ends the lines which it writes for a terminal with two characters.
-        said = err.output.replace("\r", "").strip() or str(err)
+        said = err.problem.replace("\r", "")
         raise errors.OpExecError(f"cannot prepare {host.name} over SSH: {said}{hint}") from err
     undo.add(f"the preparation of {host.name}", lambda: _run(host, access, here, keys, "--undo"))
     return printed_certificate(said)

@@ -153,7 +153,7 @@ class RemoteNodes:
         try:
             self._known[name].copy(path)
         except errors.CommandError as err:
-            raise NodeFailed(err.output.strip() or str(err)) from err
+            raise NodeFailed(err.problem) from err
 
 
 def _known_hosts() -> str:

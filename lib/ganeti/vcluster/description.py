@@ -262,7 +262,7 @@ def run_in(cluster: VirtualCluster, node: Node, *argv: str) -> process.Completed
     except errors.CommandError as err:
         # The options are left out of the message: init has too many of them.
         short = " ".join(argv[:2])
-        raise errors.OpExecError(f"{short} on {node.name}: {err.output.strip() or err}") from err
+        raise errors.OpExecError(f"{short} on {node.name}: {err.problem}") from err
 
 
 def say(message: str) -> None:

@@ -45,6 +45,7 @@ def test_failure_carries_facts() -> None:
         process.run(["sh", "-c", "echo why >&2; exit 4"], timeout_s=60)
     assert caught.value.exit_code == 4
     assert "why" in str(caught.value)
+    assert caught.value.problem == "why"
 
 
 @programs
@@ -56,8 +57,9 @@ def test_signal() -> None:
 
 @programs
 def test_missing_program() -> None:
-    with pytest.raises(errors.CommandError, match="cannot be started: No such file"):
+    with pytest.raises(errors.CommandError, match="cannot be started: No such file") as caught:
         process.run(["no-such-program"], timeout_s=60)
+    assert caught.value.problem == str(caught.value)
 
 
 @programs

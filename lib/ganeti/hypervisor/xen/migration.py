@@ -316,7 +316,7 @@ def _start_helper(instance_name: str, mode: str, *words: str) -> None:
         )
     except errors.CommandError as err:
         raise errors.HypervisorError(
-            f"the migration of instance {instance_name} did not begin: {err.output.strip() or err}"
+            f"the migration of instance {instance_name} did not begin: {err.problem}"
         ) from err
     except OSError as err:
         raise errors.HypervisorError(
