@@ -140,21 +140,8 @@ def plan(
             errors.ECODE_INVAL,
         )
     running = prereq.is_running(location.require_failover(unit, instance, force=ignore_consistency))
-    filled = config.filled(instance)
-    facts = require_policy(unit, filled, target, ignore=ignore_policy)
-    disks = mirror.mirrored_disks(unit.config, instance)
-    capacity.require_free_space(unit.config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
-    if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_can_run(unit.config, unit.rpc, filled, target.uuid, facts, restart=running)
-    if source.offline and secondary.offline:
-        raise errors.OpPrereqError(
-            f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"
-            " offline, no other node has its data",
-            errors.ECODE_STATE,
-        )
-    stays, left = (source, secondary) if secondary.offline else (secondary, source)
-    if partner is not None:
-        stays, left = _named_partner(instance, source, secondary, partner)
+    _require_fits(unit, instance, target, running=running, ignore_policy=ignore_policy)
+    stays, left = _partner(instance, source, secondary, partner)
     _require_no_snapshots(unit, instance, left)
     return FailoverToAnyPlan(
         instance,
@@ -167,21 +154,42 @@ def plan(
     )
 
 
-def _named_partner(
-    instance: Instance, source: Node, secondary: Node, partner: Node
-) -> tuple[Node, Node]:
-    """Return the node which stays because the user has named it, and the node which is left.
+def _require_fits(
+    unit: AnyUnit, instance: Instance, target: Node, *, running: bool, ignore_policy: bool
+) -> None:
+    """Check that the target may have the instance, and has room for its disks and its guest."""
+    filled = unit.config.filled(instance)
+    facts = require_policy(unit, filled, target, ignore=ignore_policy)
+    disks = mirror.mirrored_disks(unit.config, instance)
+    capacity.require_free_space(unit.config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
+    if instance.admin_state == prereq.ADMIN_UP:
+        prereq.require_can_run(unit.config, unit.rpc, filled, target.uuid, facts, restart=running)
 
-    :raises errors.OpPrereqError: the node has no replica, or is offline.
+
+def _partner(
+    instance: Instance, source: Node, secondary: Node, named: Node | None
+) -> tuple[Node, Node]:
+    """Return the node which stays, and the node which is left.
+
+    :param named: the node which stays because the user has named it.
+    :raises errors.OpPrereqError: no node can stay, or not the named one.
     """
-    if partner.uuid not in (source.uuid, secondary.uuid):
+    if source.offline and secondary.offline:
         raise errors.OpPrereqError(
-            f"node {partner.name} has no replica of the disks of instance {instance.name}. Name"
+            f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"
+            " offline, no other node has its data",
+            errors.ECODE_STATE,
+        )
+    if named is None:
+        return (source, secondary) if secondary.offline else (secondary, source)
+    if named.uuid not in (source.uuid, secondary.uuid):
+        raise errors.OpPrereqError(
+            f"node {named.name} has no replica of the disks of instance {instance.name}. Name"
             f" {source.name} or {secondary.name}.",
             errors.ECODE_INVAL,
         )
-    prereq.require_online(partner)
-    return partner, secondary if partner.uuid == source.uuid else source
+    prereq.require_online(named)
+    return named, secondary if named.uuid == source.uuid else source
 
 
 def carry_out(
@@ -191,22 +199,16 @@ def carry_out(
 
     :raises errors.OpExecError: the text says to which node the instance belongs now.
     """
-    instance, source, target = chosen.instance, chosen.source, chosen.target
+    instance, target = chosen.instance, chosen.target
     was_active = instance.disks_active
-    mirrored = mirror.mirrored_disks(unit.config, instance)
-    if source.offline:
-        suspended_io.conclude(
-            unit.config, unit.rpc, [(disk, instance) for disk in mirrored], source.uuid
-        )
-    else:
-        suspended_io.unprotect(unit.config, unit.rpc, instance, mirrored)
+    _let_write_alone(unit.config, unit.rpc, chosen)
     try:
         chosen = _checked_partner(unit, chosen, ignore_consistency)
         # Nothing is destroyed before the replica which stays is known to be good.
         convert.clear(unit, instance)
         unit.feedback(
-            f"Failing instance {instance.name} over from {source.name} to {target.name}, mirrored"
-            f" to {chosen.partner.name}"
+            f"Failing instance {instance.name} over from {chosen.source.name} to {target.name},"
+            f" mirrored to {chosen.partner.name}"
         )
         old = mirror.mirrored_disks(unit.config, instance)
         new = _make_replicas(unit, chosen, old)
@@ -214,26 +216,7 @@ def carry_out(
         if not was_active:
             disk_work.shutdown_disks(unit.config, unit.rpc, instance)
         raise
-    if source.offline:
-        unit.warn(f"node {source.name} is offline: not stopping the instance there")
-    else:
-        unit.feedback(f"* stopping it on {source.name}")
-        power.stop(unit, instance, shutdown_timeout_s)
-        if chosen.partner.uuid != source.uuid:
-            # The mirror may have been interrupted meanwhile.
-            still_good = mirror.require_good_replica(
-                unit,
-                instance,
-                chosen.partner,
-                alone=False,
-                ignore=ignore_consistency,
-                changed=(
-                    f"The instance was stopped, and belongs to node {source.name} as before: start"
-                    f" it there with 'gnt-instance startup {instance.name}'. Empty volumes remain"
-                    f" on node {target.name} until the command is repeated."
-                ),
-            )
-            chosen = dataclasses.replace(chosen, good=chosen.good and still_good)
+    chosen = _stopped(unit, chosen, shutdown_timeout_s, ignore_consistency)
     _deactivate_old_disks(unit, chosen, old)
     with unit.config.transaction() as change:
         convert.exchange_parts(
@@ -246,19 +229,54 @@ def carry_out(
     if chosen.wait_for_sync:
         _wait_before_start(unit, chosen, moved, disks)
     if instance.admin_state == prereq.ADMIN_UP:
-        unit.feedback(f"* starting it on {target.name}")
-        try:
-            power.start(unit, moved)
-        except errors.OpExecError as err:
-            raise errors.OpExecError(
-                f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"
-                f" with 'gnt-instance startup {instance.name}' when the cause is gone."
-            ) from err
+        _start(unit, moved, target)
     if not chosen.wait_for_sync:
         sync.require_in_sync(unit, moved, disks)
     _remove_old_replicas(unit, chosen, moved)
     if not was_active and instance.admin_state != prereq.ADMIN_UP:
         disk_work.shutdown_disks(unit.config, unit.rpc, moved)
+
+
+def _let_write_alone(config: Config, rpc: RpcRunner, chosen: FailoverToAnyPlan) -> None:
+    """Let the disks be written without their peers, before the replicas are separated."""
+    instance, source = chosen.instance, chosen.source
+    disks = mirror.mirrored_disks(config, instance)
+    if source.offline:
+        suspended_io.conclude(config, rpc, [(disk, instance) for disk in disks], source.uuid)
+    else:
+        suspended_io.unprotect(config, rpc, instance, disks)
+
+
+def _stopped(
+    unit: AnyUnit, chosen: FailoverToAnyPlan, shutdown_timeout_s: int, ignore_consistency: bool
+) -> FailoverToAnyPlan:
+    """Stop the instance on the source, unless that is offline.
+
+    :returns: the plan; its partner may have missed writes meanwhile.
+    :raises errors.OpExecError: it does not stop, or the partner has missed writes.
+    """
+    instance, source, partner = chosen.instance, chosen.source, chosen.partner
+    if source.offline:
+        unit.warn(f"node {source.name} is offline: not stopping the instance there")
+        return chosen
+    unit.feedback(f"* stopping it on {source.name}")
+    power.stop(unit, instance, shutdown_timeout_s)
+    if partner.uuid == source.uuid:
+        return chosen
+    # The mirror may have been interrupted meanwhile.
+    still_good = mirror.require_good_replica(
+        unit,
+        instance,
+        partner,
+        alone=False,
+        ignore=ignore_consistency,
+        changed=(
+            f"The instance was stopped, and belongs to node {source.name} as before: start it"
+            f" there with 'gnt-instance startup {instance.name}'. Empty volumes remain on node"
+            f" {chosen.target.name} until the command is repeated."
+        ),
+    )
+    return dataclasses.replace(chosen, good=chosen.good and still_good)
 
 
 def _wait_before_start(
@@ -276,6 +294,17 @@ def _wait_before_start(
             f"{err} The instance is stopped and belongs to node {chosen.target.name} now; its data"
             f" are on node {chosen.partner.name}. Start it with 'gnt-instance startup"
             f" {moved.name}' when the cause is gone."
+        ) from err
+
+
+def _start(unit: AnyUnit, moved: Instance, target: Node) -> None:
+    unit.feedback(f"* starting it on {target.name}")
+    try:
+        power.start(unit, moved)
+    except errors.OpExecError as err:
+        raise errors.OpExecError(
+            f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"
+            f" with 'gnt-instance startup {moved.name}' when the cause is gone."
         ) from err
 
 
