@@ -81,7 +81,6 @@ def migrate(
         runs, then the text asks for the clean-up mode.
     """
     instance, source, target = plan.instance, plan.source, plan.target
-    mirrored = unit.config.disk_template(instance) in INT_MIRRORED
     mirror.require_good_replica(unit, instance, target, alone=False, ignore=False)
     mirror.require_own_storage(unit.config, unit.rpc, instance, source)
     unit.feedback(
@@ -96,29 +95,7 @@ def migrate(
     info = unit.rpc.call(MIGRATION_INFO, source.uuid, instance=instance).payload()
     hint = f"Find out with 'gnt-instance migrate --cleanup {instance.name}'."
     with UndoStack(unit.warn, hint=hint) as undo:
-        if mirrored:
-            undo.add(
-                f"disks of {instance.name} writable on node {target.name}",
-                mirror.make_single_primary,
-                unit,
-                instance,
-                target,
-                sleep,
-            )
-        else:
-            undo.add(
-                f"active disks of {instance.name} on node {target.name}",
-                shutdown_disks,
-                unit.config,
-                unit.rpc,
-                instance,
-                target.uuid,
-            )
-        unit.feedback(f"* activating its disks on {target.name}")
-        if mirrored:
-            mirror.make_dual_primary(unit, instance, target, sleep)
-        else:
-            assemble_disks(unit, instance, target.uuid)
+        _activate_on_target(unit, plan, undo, sleep)
         transfer = _Transfer(unit, plan, info)
         undo.add(
             f"the migration of {instance.name} from node {source.name} to node {target.name}",
@@ -144,6 +121,37 @@ def migrate(
     # The guest is on the target: the configuration must say so before anything else happens.
     record_target(unit.config, instance, target, in_sync_with=source)
     _finish(unit, plan, info, sleep)
+
+
+def _activate_on_target(
+    unit: AnyUnit, plan: MigrationPlan, undo: UndoStack, sleep: Callable[[float], None]
+) -> None:
+    """Make the disks usable on the target, too; a failure of the migration undoes it."""
+    instance, target = plan.instance, plan.target
+    mirrored = unit.config.disk_template(instance) in INT_MIRRORED
+    if mirrored:
+        undo.add(
+            f"disks of {instance.name} writable on node {target.name}",
+            mirror.make_single_primary,
+            unit,
+            instance,
+            target,
+            sleep,
+        )
+    else:
+        undo.add(
+            f"active disks of {instance.name} on node {target.name}",
+            shutdown_disks,
+            unit.config,
+            unit.rpc,
+            instance,
+            target.uuid,
+        )
+    unit.feedback(f"* activating its disks on {target.name}")
+    if mirrored:
+        mirror.make_dual_primary(unit, instance, target, sleep)
+    else:
+        assemble_disks(unit, instance, target.uuid)
 
 
 class _Transfer:
