@@ -222,19 +222,9 @@ def plan(
     :param ext_params: parameters of disks of an external storage provider.
     :raises errors.OpPrereqError: they cannot be converted, or not now.
     """
-    old = unit.config.disk_template(instance)
-    disks = unit.config.instance_disks(instance)
-    if template == old:
-        raise errors.OpPrereqError(
-            f"disks of instance {instance.name} have template {template} already",
-            errors.ECODE_INVAL,
-        )
-    for kind, impossible in ((old, NOT_CONVERTIBLE_FROM | {MIXED}), (template, NOT_CONVERTIBLE_TO)):
-        if kind in impossible:
-            raise errors.OpPrereqError(
-                f"disks cannot be converted from {old} to {template}", errors.ECODE_INVAL
-            )
-    specs.require_enabled(unit.config, template)
+    config = unit.config
+    old = config.disk_template(instance)
+    _require_convertible(config, instance, template)
     location.require_stopped(unit, instance, "convert disks of")
     snapshots.require_restored(unit, instance)
     if (old, template) != (PLAIN, DRBD8):
@@ -244,36 +234,63 @@ def plan(
             unit,
             instance,
             "convert disks of",
-            nodes=set(unit.config.instance_nodes(instance)) - remains,
+            nodes=set(config.instance_nodes(instance)) - remains,
         )
-    _check_secondary(unit.config, instance, template, secondary)
-    disk_specs: list[specs.DiskSpec] = []
-    for index, disk in enumerate(sizes.real(unit.rpc, instance, disks)):
-        wipe.require_finished(instance, index, disk)
-        spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
-        if template in HAVE_PROVIDER:
-            spec |= ext_params
-        planned = specs.plan_disk(
-            unit.config, template, f"disk {index}", spec, node_uuid=instance.primary_node
-        )
-        # The size of a volume which becomes a part of a DRBD disk is not rounded.
-        disk_specs.append({**planned, "name": disk.name, "size": disk.size})
-    nodes = [instance.primary_node, *([secondary.uuid] if secondary else [])]
+    _check_secondary(config, instance, template, secondary)
+    disk_specs = _planned_disks(config, unit.rpc, instance, template, ext_params)
     if (old, template) == (DRBD8, PLAIN):
         needed = {}
     else:
         needed = _needed_mib(disk_specs)
-        if (old, template) == (PLAIN, DRBD8):
-            nodes = nodes[1:]
-    capacity.require_free_space(unit.config, unit.rpc, nodes, needed)
+    nodes = [] if (old, template) == (PLAIN, DRBD8) else [instance.primary_node]
+    if secondary is not None:
+        nodes.append(secondary.uuid)
+    capacity.require_free_space(config, unit.rpc, nodes, needed)
     directory = None
     if template in INSTANCE_DEPENDENT_PATH:
-        directory = specs.file_directory(unit.config, template, file_storage_dir, instance.name)
+        directory = specs.file_directory(config, template, file_storage_dir, instance.name)
     elif file_storage_dir:
         raise errors.OpPrereqError(
             f"disk template {template} does not use a file storage directory", errors.ECODE_INVAL
         )
     return ConversionPlan(template, secondary, tuple(disk_specs), directory, file_driver)
+
+
+def _require_convertible(config: Config, instance: Instance, template: str) -> None:
+    """Check that disks of the instance's template may become disks of the other one."""
+    old = config.disk_template(instance)
+    if template == old:
+        raise errors.OpPrereqError(
+            f"disks of instance {instance.name} have template {template} already",
+            errors.ECODE_INVAL,
+        )
+    if old in NOT_CONVERTIBLE_FROM | {MIXED} or template in NOT_CONVERTIBLE_TO:
+        raise errors.OpPrereqError(
+            f"disks cannot be converted from {old} to {template}", errors.ECODE_INVAL
+        )
+    specs.require_enabled(config, template)
+
+
+def _planned_disks(
+    config: Config,
+    rpc: RpcRunner,
+    instance: Instance,
+    template: str,
+    ext_params: Mapping[str, Any],
+) -> list[specs.DiskSpec]:
+    """Return the specs of the new disks, which are as large as the present ones really are."""
+    planned: list[specs.DiskSpec] = []
+    for index, disk in enumerate(sizes.real(rpc, instance, config.instance_disks(instance))):
+        wipe.require_finished(instance, index, disk)
+        spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
+        if template in HAVE_PROVIDER:
+            spec |= ext_params
+        new = specs.plan_disk(
+            config, template, f"disk {index}", spec, node_uuid=instance.primary_node
+        )
+        # The size of a volume which becomes a part of a DRBD disk is not rounded.
+        planned.append({**new, "name": disk.name, "size": disk.size})
+    return planned
 
 
 def _check_secondary(
