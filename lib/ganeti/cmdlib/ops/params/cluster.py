@@ -36,6 +36,21 @@ from ganeti.utils.text import comma_join
 
 _UNSET = (None, "default")
 _SHOWN = 5
+#: Parameters which become an attribute of the cluster without a further check.
+_UNCHECKED = (
+    "candidate_pool_size",
+    "max_running_jobs",
+    "max_tracked_jobs",
+    "maintain_node_health",
+    "prealloc_wipe_disks",
+    "use_external_mip_script",
+    "enabled_user_shutdown",
+    "rapi_require_authentication",
+    "job_execution",
+    "modify_etc_hosts",
+    "default_iallocator_params",
+    "instance_communication_network",
+)
 
 
 class ClusterChange(NamedTuple):
@@ -74,20 +89,7 @@ class _Builder:
 
     def plain(self) -> None:
         op = self.op
-        for name in (
-            "candidate_pool_size",
-            "max_running_jobs",
-            "max_tracked_jobs",
-            "maintain_node_health",
-            "prealloc_wipe_disks",
-            "use_external_mip_script",
-            "enabled_user_shutdown",
-            "rapi_require_authentication",
-            "job_execution",
-            "modify_etc_hosts",
-            "default_iallocator_params",
-            "instance_communication_network",
-        ):
+        for name in _UNCHECKED:
             value = getattr(op, name)
             if value is not None:
                 self.values[name] = value
@@ -119,16 +121,24 @@ class _Builder:
                     " (master_netdev) is empty"
                 )
             self.values["master_netdev"] = op.master_netdev
+        if op.enabled_data_collectors is not None or op.data_collector_interval is not None:
+            self.values["data_collectors"] = cluster_rules.data_collectors(
+                self.old.data_collectors, op.enabled_data_collectors, op.data_collector_interval
+            )
+
+    def uids(self) -> None:
+        """Add user ids to the pool of those for guests, and remove some."""
+        op = self.op
         if op.add_uids is not None:
             self.values["uid_pool"] = cluster_rules.add_uids(self.now("uid_pool"), op.add_uids)
         if op.remove_uids is not None:
             self.values["uid_pool"] = cluster_rules.remove_uids(
                 self.now("uid_pool"), op.remove_uids
             )
-        if op.enabled_data_collectors is not None or op.data_collector_interval is not None:
-            self.values["data_collectors"] = cluster_rules.data_collectors(
-                self.old.data_collectors, op.enabled_data_collectors, op.data_collector_interval
-            )
+
+    def warnings(self) -> None:
+        """Note what is missing for the new values to have the wanted effect."""
+        op = self.op
         if self.values.get("auto_failover"):
             problem = verify.auto_failover_problem(self.data, witness=bool(self.now("witness")))
             if problem is not None:
@@ -485,6 +495,8 @@ def changed(data: ConfigData, op: OpClusterSetParams, *, nic_modes: Sequence[str
     builder = _Builder(data, op, nic_modes=nic_modes)
     try:
         builder.plain()
+        builder.uids()
+        builder.warnings()
         builder.operating_systems()
         builder.hypervisors()
         builder.storage()
