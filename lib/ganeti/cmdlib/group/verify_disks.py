@@ -24,7 +24,9 @@ from ganeti.opcodes.group import OpGroupVerifyDisks
 from ganeti.rpc import Result
 from ganeti.rpc.results import is_gone
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, DRBD_NEEDS_ACTIVATION, LV_LIST
+from ganeti.wire.calls.base import Call
 
+_DisksOfNodes = dict[str, list[tuple[Disk, Instance]]]
 VerifyDisksResult = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
 
 
@@ -38,8 +40,38 @@ class _ExpectedDisks:
     """
 
     volumes: dict[str, dict[str, Instance]] = field(default_factory=dict)
-    mirrored: dict[str, list[tuple[Disk, Instance]]] = field(default_factory=dict)
-    others: dict[str, list[tuple[Disk, Instance]]] = field(default_factory=dict)
+    mirrored: _DisksOfNodes = field(default_factory=dict)
+    others: _DisksOfNodes = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _FoundDisks:
+    """What the nodes report.
+
+    :ivar unresponsive: name of a node -> why it could not be asked.
+    :ivar gone: UUID of a node which is gone -> why. It is asked once, because its automatic
+        failover waits for the locks of this job.
+    :ivar inactive: names of the instances with disks which have to be activated.
+    :ivar missing: name of an instance -> missing devices, each as ``[node, device]``.
+    """
+
+    unresponsive: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, str] = field(default_factory=dict)
+    inactive: set[str] = field(default_factory=set)
+    missing: dict[str, list[list[str]]] = field(default_factory=dict)
+
+    def answered(self, answers: dict[str, Result]) -> Iterator[tuple[str, str, Any]]:
+        """Yield name, UUID and answer of the nodes which answered; note the others."""
+        for uuid, answer in answers.items():
+            if answer.failure is not None:
+                self.unresponsive[answer.node_name] = why(answer.failure)
+                if is_gone(answer.failure):
+                    self.gone[uuid] = why(answer.failure)
+            else:
+                yield answer.node_name, uuid, answer.data
+
+    def lacks(self, instance: Instance, node: str, device: str) -> None:
+        self.missing.setdefault(instance.name, []).append([node, device])
 
 
 @executes(OpGroupVerifyDisks)
@@ -85,48 +117,63 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
 
     def exec(self, plan: list[Instance]) -> VerifyDisksResult:
         expected = self._expected(plan)
-        unresponsive: dict[str, str] = {}
-        # Nodes which are gone, and why. Each is asked once, because its automatic failover waits
-        # for the locks of this job.
-        gone: dict[str, str] = {}
-        inactive: set[str] = set()
-        missing: dict[str, list[list[str]]] = {}
+        found = _FoundDisks()
+        self._check_volumes(expected.volumes, found)
+        self._check_mirrored(expected.mirrored, found)
+        self._record_replicas(plan, found.gone)
+        self._protect(plan, found.gone)
+        self._check_others(expected.others, found)
+        if self_repair.is_enabled(self.config, self.group):
+            self_repair.run(self, self.group, found.gone)
+        if not self.op.is_strict:
+            for name, reason in found.unresponsive.items():
+                self.warn(f"node {name} could not be asked and is ignored: {reason}")
+            found.unresponsive = {}
+        # Missing disks cannot be activated.
+        return found.unresponsive, sorted(found.inactive - set(found.missing)), found.missing
 
-        def lacks(instance: Instance, node: str, device: str) -> None:
-            missing.setdefault(instance.name, []).append([node, device])
-
-        answers = self.rpc.call_many(LV_LIST, expected.volumes, groups=[])
-        for node, uuid, answer in self._answered(answers, unresponsive, gone):
-            for volume, instance in expected.volumes[uuid].items():
+    def _check_volumes(self, expected: dict[str, dict[str, Instance]], found: _FoundDisks) -> None:
+        answers = self.rpc.call_many(LV_LIST, expected, groups=[])
+        for node, uuid, answer in found.answered(answers):
+            for volume, instance in expected[uuid].items():
                 known = answer.get(volume)
                 if known is None:
-                    lacks(instance, node, volume)
+                    found.lacks(instance, node, volume)
                 elif known[1]:
-                    inactive.add(instance.name)
-        mirrored = {uuid: pairs for uuid, pairs in expected.mirrored.items() if uuid not in gone}
-        answers = self.rpc.call_many(
-            DRBD_NEEDS_ACTIVATION,
-            mirrored,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in mirrored.items()},
-        )
-        for _node, uuid, lost in self._answered(answers, unresponsive, gone):
-            inactive.update(
-                instance.name for disk, instance in expected.mirrored[uuid] if disk.uuid in lost
+                    found.inactive.add(instance.name)
+
+    def _check_mirrored(self, expected: _DisksOfNodes, found: _FoundDisks) -> None:
+        for _node, uuid, lost in self._ask(DRBD_NEEDS_ACTIVATION, expected, found):
+            found.inactive.update(
+                instance.name for disk, instance in expected[uuid] if disk.uuid in lost
             )
-        replicas.record_active(
-            self.config,
-            replicas.observe(
-                self.config,
-                self.rpc,
-                [
-                    (disk, instance)
-                    for instance in plan
-                    for disk in self.config.instance_disks(instance)
-                ],
-                gone,
-            ),
-        )
-        for instance in plan:
+
+    def _check_others(self, expected: _DisksOfNodes, found: _FoundDisks) -> None:
+        for node, uuid, sizes in self._ask(BLOCKDEV_GETDIMENSIONS, expected, found):
+            for (disk, instance), size in zip(expected[uuid], sizes, strict=True):
+                if size is None:
+                    found.lacks(instance, node, disk.stored_name)
+
+    def _ask(
+        self, call: Call, expected: _DisksOfNodes, found: _FoundDisks
+    ) -> Iterator[tuple[str, str, Any]]:
+        """Ask each node which is not gone about its disks."""
+        pairs = {uuid: pairs for uuid, pairs in expected.items() if uuid not in found.gone}
+        per_node = {uuid: {"disks": some} for uuid, some in pairs.items()}
+        return found.answered(self.rpc.call_many(call, pairs, per_node=per_node))
+
+    def _record_replicas(self, instances: list[Instance], gone: dict[str, str]) -> None:
+        """Record which replicas miss writes."""
+        pairs = [
+            (disk, instance)
+            for instance in instances
+            for disk in self.config.instance_disks(instance)
+        ]
+        replicas.record_active(self.config, replicas.observe(self.config, self.rpc, pairs, gone))
+
+    def _protect(self, instances: list[Instance], gone: dict[str, str]) -> None:
+        """Let disks confirm no write alone where that is wanted, and only there."""
+        for instance in instances:
             if instance.primary_node in gone:
                 continue
             suspended_io.release(self.config, self.rpc, instance)
@@ -134,24 +181,6 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
                 suspended_io.protect(
                     self.config, self.rpc, instance, self.config.instance_disks(instance)
                 )
-        others = {uuid: pairs for uuid, pairs in expected.others.items() if uuid not in gone}
-        answers = self.rpc.call_many(
-            BLOCKDEV_GETDIMENSIONS,
-            others,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in others.items()},
-        )
-        for node, uuid, sizes in self._answered(answers, unresponsive, gone):
-            for (disk, instance), size in zip(expected.others[uuid], sizes, strict=True):
-                if size is None:
-                    lacks(instance, node, disk.stored_name)
-        if self_repair.is_enabled(self.config, self.group):
-            self_repair.run(self, self.group, gone)
-        if not self.op.is_strict:
-            for name, reason in unresponsive.items():
-                self.warn(f"node {name} could not be asked and is ignored: {reason}")
-            unresponsive = {}
-        # Missing disks cannot be activated.
-        return unresponsive, sorted(inactive - set(missing)), missing
 
     def _expected(self, instances: list[Instance]) -> _ExpectedDisks:
         expected = _ExpectedDisks()
@@ -175,19 +204,6 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
             for uuid in [uuid for uuid in table if _is_left_out(nodes[uuid])]:
                 del table[uuid]
         return expected
-
-    @staticmethod
-    def _answered(
-        answers: dict[str, Result], unresponsive: dict[str, str], gone: dict[str, str]
-    ) -> Iterator[tuple[str, str, Any]]:
-        """Yield name, UUID and answer of the nodes which answered; note the others."""
-        for uuid, answer in answers.items():
-            if answer.failure is not None:
-                unresponsive[answer.node_name] = why(answer.failure)
-                if is_gone(answer.failure):
-                    gone[uuid] = why(answer.failure)
-            else:
-                yield answer.node_name, uuid, answer.data
 
 
 def _is_left_out(node: Node) -> bool:
