@@ -271,32 +271,17 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             )
 
     def _client_certificates(self, nodes: tuple[Node, ...]) -> None:
-        self.feedback("* Making new client certificates")
-        here = paths.current()
-        following = f"{here.to_virtual(here.noded_client_cert_file)}.tmp"
-        made = self._everywhere(
-            nodes,
-            self.rpc.call_many(
-                NODE_CRYPTO_TOKENS,
-                _uuids(nodes),
-                requests=[[SSL, "create", {"cert_file": following}]],
-            ),
-            "has no new certificate",
-        )
+        new = self._make_client_certificates(nodes)
         states = self._everywhere(
             nodes, self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer"
         )
-        new = {uuid: str(tokens[0][1]) for uuid, tokens in made.items()}
         old = {uuid: state["client"] for uuid, state in states.items()}
         for node in nodes:
             self._debug(
                 f"{node.name}: client certificate {old[node.uuid]} is followed by {new[node.uuid]}"
             )
-        listed = dict(self.config.cluster().candidate_certs)
         candidates = [node.uuid for node in nodes if node.master_candidate]
-        both = {
-            key: digest for key, digest in listed.items() if not key.endswith(CERT_RENEWAL_SUFFIX)
-        }
+        both = _without_renewal(self.config.cluster().candidate_certs)
         for uuid in candidates:
             # The certificate in use: after an interruption it may be one of the earlier renewal.
             both[uuid] = old[uuid] or new[uuid]
@@ -309,6 +294,29 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             return (*node.key_pins, pin) if node.key_pins and pin else node.key_pins
 
         self._list(both, nodes, old_and_new)
+        self._switch_client_certificates(nodes)
+        final = _without_renewal(both) | {uuid: new[uuid] for uuid in candidates}
+        shown = self._shown_keys(nodes)
+        self._list(final, nodes, lambda node: shown.get(node.uuid, node.key_pins))
+
+    def _make_client_certificates(self, nodes: tuple[Node, ...]) -> dict[str, str]:
+        """Let each node make the certificate which follows; return the digests by UUID."""
+        self.feedback("* Making new client certificates")
+        here = paths.current()
+        following = f"{here.to_virtual(here.noded_client_cert_file)}.tmp"
+        made = self._everywhere(
+            nodes,
+            self.rpc.call_many(
+                NODE_CRYPTO_TOKENS,
+                _uuids(nodes),
+                requests=[[SSL, "create", {"cert_file": following}]],
+            ),
+            "has no new certificate",
+        )
+        return {uuid: str(tokens[0][1]) for uuid, tokens in made.items()}
+
+    def _switch_client_certificates(self, nodes: tuple[Node, ...]) -> None:
+        """Let the nodes use their new certificates, which all nodes accept already."""
         self.feedback("* Switching the nodes to the new client certificates")
         # The master is the last, so that all nodes know its certificate after an interruption.
         master = self.config.cluster().master_node
@@ -327,12 +335,6 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)),
             "does not accept the master's new certificate",
         )
-        final = {
-            key: digest for key, digest in both.items() if not key.endswith(CERT_RENEWAL_SUFFIX)
-        }
-        final.update({uuid: new[uuid] for uuid in candidates})
-        shown = self._shown_keys(nodes)
-        self._list(final, nodes, lambda node: shown.get(node.uuid, node.key_pins))
 
     def _shown_keys(self, nodes: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
         """Return the pins of the keys which nodes show, by UUID; without nodes that have none.
@@ -378,6 +380,11 @@ def pending_file(name: str) -> str:
     """
     here = paths.current()
     return f"{here.renewal_dir}/{os.path.basename(str(getattr(here, name)))}"
+
+
+def _without_renewal(certs: Mapping[str, str]) -> dict[str, str]:
+    """Return the list of the candidates' certificates without those which follow."""
+    return {key: digest for key, digest in certs.items() if not key.endswith(CERT_RENEWAL_SUFFIX)}
 
 
 def _uuids(nodes: Any) -> list[str]:

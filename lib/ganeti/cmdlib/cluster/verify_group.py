@@ -286,19 +286,34 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
 
     def _gather(self, plan: VerifyPlan, online: list[Node]) -> Gathered:
         cluster = self.config.cluster()
-        findings = self.findings
-        uuids = [node.uuid for node in online]
-        present = fill.group_hypervisors(cluster, plan.group)
-        all_hvparams = {name: cluster.hvparams.get(name, {}) for name in present}
+        hvparams = {
+            name: cluster.hvparams.get(name, {})
+            for name in fill.group_hypervisors(cluster, plan.group)
+        }
         gathered = Gathered(asked_at=clock.now())
         answers = self.rpc.call_many(
             NODE_VERIFY,
-            uuids,
+            [node.uuid for node in online],
             checks=self._checks(plan, online),
             cluster_name=cluster.cluster_name,
-            all_hvparams=all_hvparams,
+            all_hvparams=hvparams,
         )
         gathered.answered_at = clock.now()
+        self._sort_nodes(answers, gathered)
+        capable = [node.uuid for node in online if node.vm_capable and node.uuid in gathered.verify]
+        gathered.running = self._data(
+            self.rpc.call_many(
+                ALL_INSTANCES_INFO, capable, hypervisors=list(hvparams), hvparams=hvparams
+            )
+        )
+        for uuid, guests in gathered.running.items():
+            for name in guests:
+                gathered.places.setdefault(name, []).append(uuid)
+        self._gather_memory(capable, hvparams, gathered)
+        return gathered
+
+    def _sort_nodes(self, answers: dict[str, Result], gathered: Gathered) -> None:
+        """Sort the nodes by whether they answered ``node_verify``, and why not."""
         gathered.off = frozenset(
             uuid
             for uuid, answer in answers.items()
@@ -306,7 +321,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             and self.config.node(uuid).may_be_off()
         )
         gathered.verify = {
-            uuid: understood(findings, answers[uuid].node_name, answer)
+            uuid: understood(self.findings, answers[uuid].node_name, answer)
             for uuid, answer in self._data(answers, gathered.off).items()
         }
         gathered.unresponsive = {
@@ -319,36 +334,28 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             for uuid, answer in answers.items()
             if isinstance(answer.failure, errors.NodeKeyMismatch)
         )
-        capable = [node.uuid for node in online if node.vm_capable and node.uuid in gathered.verify]
-        gathered.running = self._data(
-            self.rpc.call_many(
-                ALL_INSTANCES_INFO,
-                capable,
-                hypervisors=list(present),
-                hvparams=all_hvparams,
-            )
-        )
-        for uuid, guests in gathered.running.items():
-            for name in guests:
-                gathered.places.setdefault(name, []).append(uuid)
+
+    def _gather_memory(
+        self, capable: list[str], hvparams: dict[str, Any], gathered: Gathered
+    ) -> None:
+        """Ask the first hypervisor of each node for its free memory, and check the ratios."""
         facts = self._data(
             self.rpc.call_many(
                 NODE_INFO,
                 capable,
                 storage_units=[],
-                hv_specs=[[name, all_hvparams[name]] for name in present[:1]],
+                hv_specs=[list(spec) for spec in hvparams.items()][:1],
             )
         )
         uses = ratios.present_uses(self.config.snapshot(), facts)
         for uuid, (_boot_id, _storage, hypervisors) in facts.items():
+            node = self.config.node(uuid)
             free_mib = hypervisors[0].get("memory_free") if hypervisors else None
-            self._ratios(findings, self.config.node(uuid), uses, hypervisors)
+            self._ratios(self.findings, node, uses, hypervisors)
             if isinstance(free_mib, int):
                 gathered.free_mib[uuid] = free_mib
             else:
-                name = self.config.node(uuid).name
-                findings.report("ENODERPC", name, "did not report its free memory")
-        return gathered
+                self.findings.report("ENODERPC", node.name, "did not report its free memory")
 
     def _ratios(
         self,
