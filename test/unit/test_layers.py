@@ -219,7 +219,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("move_jobs", "unattended"),
     ),
     "cmdlib/ops/params": (
-        ("devices", "group", "instance", "new_instance", "node", "os"),
+        ("devices", "group", "hotplug", "instance", "new_instance", "node", "os"),
         ("cluster", "modify_instance"),
     ),
     "cmdlib/ops/transfer": (

@@ -21,12 +21,12 @@ from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
 from ganeti.cmdlib.ops.disks import convert, mirror, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import modify as disk_modify
-from ganeti.cmdlib.ops.guest.hotplug import Hotplug
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.nics import communication
 from ganeti.cmdlib.ops.nics import modify as nic_modify
 from ganeti.cmdlib.ops.params import devices, modify_instance
 from ganeti.cmdlib.ops.params import instance as params
+from ganeti.cmdlib.ops.params.hotplug import Hotplug
 from ganeti.cmdlib.ops.params.modify_instance import ChangeResult
 from ganeti.cmdlib.ops.placement import allocator, secondary
 from ganeti.cmdlib.ops.policy import instance as policy

@@ -11,10 +11,10 @@ above it only (``test/unit/test_layers.py``).
 ``policy``    instance policies
 ``tags``      tags of all objects
 ``test``      a rendezvous with test programs
-``params``    parameters of cluster, groups, nodes, instances, OS
+``params``    parameters of cluster, groups, nodes, instances, OS; hot-plugging
 ``disks``     disks of instances: specs, devices, replicas, snapshots, conversion
 ``nics``      network interfaces of instances
-``guest``     start, stop, console, hot-plugging, helper guests, removal
+``guest``     start, stop, console, helper guests, removal
 ``install``   OS installation, and reservations
 ``transfer``  exports, imports, and moves between clusters
 ``placement`` choice of nodes, by the user or by an allocator

@@ -40,7 +40,7 @@ from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import VERSION
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.ops.guest.hotplug import Hotplug
+    from ganeti.cmdlib.ops.params.hotplug import Hotplug
     from ganeti.config import Config
     from ganeti.objects import Disk, Instance
     from ganeti.rpc import RpcRunner
