@@ -63,8 +63,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "cmdlib": (
+        ("hooks",),
         ("base",),
-        ("hooks", "locks"),
+        ("locks",),
         ("prereq",),
         ("ops",),
         (

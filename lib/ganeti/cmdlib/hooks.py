@@ -21,17 +21,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.platform import paths
 from ganeti.wire.calls import HOOKS_PRESENT, HOOKS_RUNNER
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
-    from ganeti.objects import Disk, FilledInstance, Nic
-    from ganeti.rpc import Result
+    from ganeti.objects import Disk, FilledInstance, Instance, Nic
+    from ganeti.rpc import Result, RpcRunner
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +67,28 @@ HookResults = dict[str, NodeHookResult]
 """UUID of the node -> its results."""
 
 
+class HookedUnit(Protocol):
+    """What hooks need of a logical unit; :class:`~ganeti.cmdlib.base.LogicalUnit` describes it."""
+
+    HOOKS: ClassVar[Hooks | None]
+    op: Any
+    config: Config
+    rpc: RpcRunner
+    last_seen: FilledInstance | None
+
+    def hook_env(self, plan: Any, /) -> dict[str, object]: ...
+
+    def hook_instance(self, plan: Any, /) -> Instance | None: ...
+
+    def hook_env_of_node(self, plan: Any, node_uuid: str, /) -> Mapping[str, object]: ...
+
+    def hook_nodes(self, plan: Any, /) -> tuple[Sequence[str], Sequence[str]]: ...
+
+    def post_hooks_done(self, results: HookResults, result: Any, /) -> object: ...
+
+    def warn(self, text: str) -> None: ...
+
+
 class Hooks:
     """The hooks of one kind of operation.
 
@@ -79,11 +100,11 @@ class Hooks:
         self.directory = directory
         self.object_type = object_type
 
-    def environment(self, unit: AnyUnit, plan: object) -> dict[str, object]:
+    def environment(self, unit: HookedUnit, plan: object) -> dict[str, object]:
         """Return all variables of the operation, without prefix."""
         return unit.hook_env(plan)
 
-    def nodes(self, unit: AnyUnit, plan: object) -> tuple[Sequence[str], Sequence[str]]:
+    def nodes(self, unit: HookedUnit, plan: object) -> tuple[Sequence[str], Sequence[str]]:
         """Return the UUIDs of the nodes of the pre and of the post phase."""
         return unit.hook_nodes(plan)
 
@@ -111,7 +132,7 @@ class InstanceHooks(Hooks):
     def __init__(self, directory: str) -> None:
         super().__init__(directory, "INSTANCE")
 
-    def environment(self, unit: AnyUnit, plan: object) -> dict[str, object]:
+    def environment(self, unit: HookedUnit, plan: object) -> dict[str, object]:
         instance = unit.hook_instance(plan)
         env: dict[str, object] = {}
         if instance is not None:
@@ -124,7 +145,7 @@ class InstanceHooks(Hooks):
         env.update(unit.hook_env(plan))
         return env
 
-    def nodes(self, unit: AnyUnit, plan: object) -> tuple[Sequence[str], Sequence[str]]:
+    def nodes(self, unit: HookedUnit, plan: object) -> tuple[Sequence[str], Sequence[str]]:
         pre, post = unit.hook_nodes(plan)
         if pre or post:
             return pre, post
@@ -273,7 +294,7 @@ class HookRunner:
     before the operation.
     """
 
-    def __init__(self, unit: AnyUnit, plan: object) -> None:
+    def __init__(self, unit: HookedUnit, plan: object) -> None:
         self._unit = unit
         self._plan = plan
         self._config = unit.config

@@ -16,8 +16,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, LogicalUnit, executes, why
-from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import HookedUnit, InstanceHooks, filled_instance_env
 from ganeti.cmdlib.ops.disks import convert, mirror, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import modify as disk_modify
@@ -72,7 +72,7 @@ class ModifyPlan:
 class _ModifyHooks(InstanceHooks):
     """The variables have the new values in the pre phase, too."""
 
-    def environment(self, unit: AnyUnit, plan: object) -> dict[str, object]:
+    def environment(self, unit: HookedUnit, plan: object) -> dict[str, object]:
         assert isinstance(plan, ModifyPlan)
         env = super().environment(unit, plan)
         for key in [key for key in env if key.startswith("INSTANCE_NIC")]:
