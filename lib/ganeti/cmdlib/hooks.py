@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ganeti import errors
@@ -224,11 +225,33 @@ def disk_env(index: int, disk: Disk) -> dict[str, object]:
     return env
 
 
+@dataclass(frozen=True, slots=True)
+class InstanceFacts:
+    """What scripts learn about an instance, which may not exist yet.
+
+    :ivar primary: name of its primary node.
+    :ivar secondaries: names of its other nodes.
+    :ivar nics: each NIC with its filled parameters.
+    """
+
+    name: str
+    primary: str
+    secondaries: Sequence[str]
+    os_type: str
+    status: object
+    beparams: Mapping[str, Any]
+    hvparams: Mapping[str, Any]
+    hypervisor: str
+    disk_template: str
+    tags: Sequence[str]
+    nics: Sequence[tuple[Nic, Mapping[str, Any]]]
+    disks: Sequence[Disk]
+
+
 def filled_instance_env(config: Config, instance: FilledInstance) -> dict[str, object]:
     """Return the common variables of an instance, from its filled form."""
     nodes = config.snapshot().nodes
-    return instance_env(
-        config,
+    facts = InstanceFacts(
         name=instance.name,
         primary=nodes[instance.primary_node].name,
         secondaries=[nodes[uuid].name for uuid in instance.secondary_nodes],
@@ -242,48 +265,34 @@ def filled_instance_env(config: Config, instance: FilledInstance) -> dict[str, o
         nics=[(nic, nic.nicparams) for nic in instance.nics],
         disks=instance.disks_info,
     )
+    return instance_env(config, facts)
 
 
-def instance_env(
-    config: Config,
-    *,
-    name: str,
-    primary: str,
-    secondaries: Sequence[str],
-    os_type: str,
-    status: object,
-    beparams: Mapping[str, Any],
-    hvparams: Mapping[str, Any],
-    hypervisor: str,
-    disk_template: str,
-    tags: Sequence[str],
-    nics: Sequence[tuple[Nic, Mapping[str, Any]]],
-    disks: Sequence[Disk],
-) -> dict[str, object]:
-    """Return the common variables of an instance, which may not exist yet."""
+def instance_env(config: Config, facts: InstanceFacts) -> dict[str, object]:
+    """Return the common variables of an instance."""
     env: dict[str, object] = {
-        "OP_TARGET": name,
-        "INSTANCE_NAME": name,
-        "INSTANCE_PRIMARY": primary,
-        "INSTANCE_SECONDARIES": " ".join(secondaries),
-        "INSTANCE_OS_TYPE": os_type,
-        "INSTANCE_STATUS": status,
-        "INSTANCE_MINMEM": beparams["minmem"],
-        "INSTANCE_MAXMEM": beparams["maxmem"],
-        "INSTANCE_MEMORY": beparams["maxmem"],
-        "INSTANCE_VCPUS": beparams["vcpus"],
-        "INSTANCE_DISK_TEMPLATE": disk_template,
-        "INSTANCE_HYPERVISOR": hypervisor,
-        "INSTANCE_NIC_COUNT": len(nics),
-        "INSTANCE_DISK_COUNT": len(disks),
-        "INSTANCE_TAGS": " ".join(sorted(tags)),
+        "OP_TARGET": facts.name,
+        "INSTANCE_NAME": facts.name,
+        "INSTANCE_PRIMARY": facts.primary,
+        "INSTANCE_SECONDARIES": " ".join(facts.secondaries),
+        "INSTANCE_OS_TYPE": facts.os_type,
+        "INSTANCE_STATUS": facts.status,
+        "INSTANCE_MINMEM": facts.beparams["minmem"],
+        "INSTANCE_MAXMEM": facts.beparams["maxmem"],
+        "INSTANCE_MEMORY": facts.beparams["maxmem"],
+        "INSTANCE_VCPUS": facts.beparams["vcpus"],
+        "INSTANCE_DISK_TEMPLATE": facts.disk_template,
+        "INSTANCE_HYPERVISOR": facts.hypervisor,
+        "INSTANCE_NIC_COUNT": len(facts.nics),
+        "INSTANCE_DISK_COUNT": len(facts.disks),
+        "INSTANCE_TAGS": " ".join(sorted(facts.tags)),
     }
-    for index, (nic, nicparams) in enumerate(nics):
+    for index, (nic, nicparams) in enumerate(facts.nics):
         env.update(nic_env(config, index, nic, nicparams))
-    for index, disk in enumerate(disks):
+    for index, disk in enumerate(facts.disks):
         env.update(disk_env(index, disk))
-    env.update((f"INSTANCE_BE_{key}", value) for key, value in beparams.items())
-    env.update((f"INSTANCE_HV_{key}", value) for key, value in hvparams.items())
+    env.update((f"INSTANCE_BE_{key}", value) for key, value in facts.beparams.items())
+    env.update((f"INSTANCE_HV_{key}", value) for key, value in facts.hvparams.items())
     return env
 
 

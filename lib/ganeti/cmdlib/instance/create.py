@@ -16,7 +16,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import executes
-from ganeti.cmdlib.hooks import InstanceHooks, instance_env
+from ganeti.cmdlib.hooks import InstanceFacts, InstanceHooks, instance_env
 from ganeti.cmdlib.ops.creation import execution, names
 from ganeti.cmdlib.ops.creation import plan as planning
 from ganeti.cmdlib.ops.creation.plan import CreatePlan
@@ -139,8 +139,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         disks: list[Disk] = []
         if existing is not None and not existing.forthcoming:
             disks = list(self.config.instance_disks(existing))
-        env = instance_env(
-            self.config,
+        facts = InstanceFacts(
             name=self.name,
             primary=plan.node.name,
             secondaries=[node.name for node in plan.nodes[1:]],
@@ -155,7 +154,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
             disks=disks or [_nameless(plan.disk_template, spec) for spec in plan.disk_specs],
         )
         source = {} if self.imported is None else self.imported.hook_env()
-        return {"ADD_MODE": self.op.mode, **source, **env}
+        return {"ADD_MODE": self.op.mode, **source, **instance_env(self.config, facts)}
 
     def hook_nodes(self, plan: CreatePlan) -> tuple[list[str], list[str]]:
         if self.op.forthcoming:
