@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
     from ganeti.objects import Disk, FilledInstance, Instance, Node
-    from ganeti.rpc import RpcRunner
+    from ganeti.rpc import Result, RpcRunner
 
 ADMIN_UP = instance_c.ADMIN_UP
 ADMIN_DOWN = instance_c.ADMIN_DOWN
@@ -391,14 +392,38 @@ def os_checks(hypervisor: str | None) -> list[str]:
     return ["parameters", *([f"hypervisor:{hypervisor}"] if hypervisor else [])]
 
 
+@dataclass(frozen=True, slots=True)
+class WantedOs:
+    """The OS which an instance is to have.
+
+    :ivar params: the parameters of each visibility.
+    :ivar force_variant: the definition need not list the variant.
+    """
+
+    name: str
+    params: Mapping[str, Any]
+    force_variant: bool
+
+
+def validate_os(rpc: RpcRunner, node_uuid: str, wanted: WantedOs, checks: Sequence[str]) -> Result:
+    """Let a node check that it has the OS definition, and that this accepts the parameters."""
+    return rpc.call_many(
+        OS_VALIDATE,
+        [node_uuid],
+        required=True,
+        name=wanted.name,
+        checks=checks,
+        params=dict(wanted.params),
+        force_variant=wanted.force_variant,
+    )[node_uuid]
+
+
 def require_os(
     config: Config,
     rpc: RpcRunner,
     node_uuid: str,
-    name: str,
-    osparams: Mapping[str, Any],
+    wanted: WantedOs,
     *,
-    force_variant: bool,
     hypervisor: str | None = None,
 ) -> None:
     """Check that the node can use the OS definition.
@@ -407,22 +432,14 @@ def require_os(
     script ``verify`` must accept the parameters.
     """
     node_name = config.node(node_uuid).name
-    answer = rpc.call_many(
-        OS_VALIDATE,
-        [node_uuid],
-        required=True,
-        name=name,
-        checks=os_checks(hypervisor),
-        params=dict(osparams),
-        force_variant=force_variant,
-    )[node_uuid]
+    answer = validate_os(rpc, node_uuid, wanted, os_checks(hypervisor))
     if isinstance(answer.failure, errors.NodeCallFailed):
         raise errors.OpPrereqError(
-            f"OS {name} cannot be used on node {node_name}: {answer.failure.message}",
+            f"OS {wanted.name} cannot be used on node {node_name}: {answer.failure.message}",
             errors.ECODE_INVAL,
         ) from answer.failure
     answer.payload()
-    note(f"node {node_name} can install {name}")
+    note(f"node {node_name} can install {wanted.name}")
 
 
 def require_hvparams_usable(

@@ -78,9 +78,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
             self,
             self.config.node(instance.primary_node),
             instance.name,
-            os_name,
-            osparams,
-            force_variant=self.op.force_variant,
+            prereq.WantedOs(os_name, osparams, self.op.force_variant),
             hypervisor=instance.hypervisor,
             present=instance.nics,
         )

@@ -189,26 +189,17 @@ def checked_installation(
         return None
     if op.mode == CREATE:
         prereq.require_allowed_os(unit.config, op.os_type)
+    wanted = prereq.WantedOs(op.os_type, parameters.osparams, op.force_variant)
     if op.mode == CREATE and not op.forthcoming:
         return operating_system.require(
             unit,
             node,
             unit.name,
-            op.os_type,
-            parameters.osparams,
-            force_variant=op.force_variant,
+            wanted,
             hypervisor=unit.hypervisor,
             present=present_nics,
             startup_s=op.helper_startup_timeout,
             shutdown_s=op.helper_shutdown_timeout,
         )
-    prereq.require_os(
-        unit.config,
-        unit.rpc,
-        node.uuid,
-        op.os_type,
-        parameters.osparams,
-        force_variant=op.force_variant,
-        hypervisor=unit.hypervisor,
-    )
+    prereq.require_os(unit.config, unit.rpc, node.uuid, wanted, hypervisor=unit.hypervisor)
     return None

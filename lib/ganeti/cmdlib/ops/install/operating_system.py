@@ -17,7 +17,7 @@ from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.constants import metad as const
 from ganeti.objects import fill, hypervisors
-from ganeti.wire.calls import INSTANCE_OS_ADD, OS_VALIDATE
+from ganeti.wire.calls import INSTANCE_OS_ADD
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.nics.specs import PlannedNic
@@ -64,10 +64,8 @@ def require(
     unit: AnyUnit,
     node: Node,
     instance_name: str,
-    os_name: str,
-    osparams: Mapping[str, Any],
+    wanted: prereq.WantedOs,
     *,
-    force_variant: bool,
     hypervisor: str,
     present: list[PlannedNic] | tuple[Nic, ...],
     startup_s: int | None = None,
@@ -80,46 +78,31 @@ def require(
     :raises errors.OpPrereqError: it cannot be installed.
     """
     started, ended = timeouts(startup_s, shutdown_s)
-    answer = unit.rpc.call_many(
-        OS_VALIDATE,
-        [node.uuid],
-        required=True,
-        name=os_name,
-        checks=[*prereq.os_checks(hypervisor), _TRUSTED],
-        params=dict(osparams),
-        force_variant=force_variant,
-    )[node.uuid]
+    checks = [*prereq.os_checks(hypervisor), _TRUSTED]
+    answer = prereq.validate_os(unit.rpc, node.uuid, wanted, checks)
     if answer.failure is None:
-        prereq.note(f"node {node.name} can install {os_name}")
+        prereq.note(f"node {node.name} can install {wanted.name}")
         return None
     # This check passes for an OS which is only not trusted; else it raises the true reason.
-    prereq.require_os(
-        unit.config,
-        unit.rpc,
-        node.uuid,
-        os_name,
-        osparams,
-        force_variant=force_variant,
-        hypervisor=hypervisor,
-    )
+    prereq.require_os(unit.config, unit.rpc, node.uuid, wanted, hypervisor=hypervisor)
     if not hypervisors.of(hypervisor).runs_guests:
         raise errors.OpPrereqError(
-            f"OS {os_name} is not trusted, so it is installed in a helper guest, and hypervisor"
+            f"OS {wanted.name} is not trusted, so it is installed in a helper guest, and hypervisor"
             f" {hypervisor} only simulates guests. Use another hypervisor.",
             errors.ECODE_INVAL,
         )
     image = unit.config.cluster().install_image
     if not image:
         raise errors.OpPrereqError(
-            f"OS {os_name} is not trusted, so it is installed in a helper guest, and the cluster"
-            " has no helper image. Name one with 'gnt-cluster modify --install-image'.",
+            f"OS {wanted.name} is not trusted, so it is installed in a helper guest, and the"
+            " cluster has no helper image. Name one with 'gnt-cluster modify --install-image'.",
             errors.ECODE_STATE,
         )
     try:
         nic = helper.plan_nic(unit, instance_name, node, present)
     except errors.OpPrereqError as err:
         raise errors.OpPrereqError(
-            f"OS {os_name} is not trusted, so it is installed in a helper guest: {err.args[0]}",
+            f"OS {wanted.name} is not trusted, so it is installed in a helper guest: {err.args[0]}",
             errors.ECODE_STATE,
         ) from err
     return HelperInstallation(image, nic, started, ended)

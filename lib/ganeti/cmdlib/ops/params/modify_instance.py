@@ -152,14 +152,8 @@ def _check_os(unit: ModifyingUnit, planned: Instance, primary: Node) -> None:
         unit.config.cluster(), planned.os, planned.osparams, planned.osparams_private, {}
     )
     prereq.require_online(primary)
-    prereq.require_os(
-        unit.config,
-        unit.rpc,
-        primary.uuid,
-        planned.os,
-        osparams,
-        force_variant=unit.op.force_variant,
-    )
+    wanted = prereq.WantedOs(planned.os, osparams, unit.op.force_variant)
+    prereq.require_os(unit.config, unit.rpc, primary.uuid, wanted)
 
 
 def _check_memory(
