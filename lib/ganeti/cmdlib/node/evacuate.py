@@ -12,7 +12,6 @@ from ganeti.cmdlib.ops.node.evacuation import (
     untouched,
 )
 from ganeti.cmdlib.ops.node.move_jobs import MoveJobs
-from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import node as node_c
 from ganeti.objects import Instance, Node
 from ganeti.opcodes.base import OpCode
@@ -30,13 +29,7 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
         instances = self._wanted(node)
         self.allocator: str | None = None
         if instances or (op.iallocator and target is not None):
-            self.allocator = placement.choose_allocator(
-                self.config,
-                op.iallocator,
-                what=f"the instances on node {node.name}",
-                node_option="--new-secondary",
-                node_given=target is not None,
-            )
+            self.allocator = self._choose_allocator(node, target, "--new-secondary")
         self._lock(node, instances, target)
 
     def _wanted(self, node: Node) -> list[Instance]:

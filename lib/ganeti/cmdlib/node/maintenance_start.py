@@ -10,7 +10,6 @@ from ganeti.cmdlib.base import ResultWithJobs, executes
 from ganeti.cmdlib.ops.node import maintenance
 from ganeti.cmdlib.ops.node.evacuation import EvacuationUnit, check_target, evacuation_target
 from ganeti.cmdlib.ops.node.move_jobs import MoveJobs
-from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import node as node_c
 from ganeti.objects import Instance, Maintenance, Node, disk_templates, updated
 from ganeti.opcodes.base import OpCode
@@ -53,13 +52,7 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         self.allocator: str | None = None
         default = self.config.cluster().default_iallocator
         if op.iallocator or default or any(self._has_choice(instance) for instance in leaving):
-            self.allocator = placement.choose_allocator(
-                self.config,
-                op.iallocator,
-                what=f"the instances on node {node.name}",
-                node_option="--new-secondary",
-                node_given=target is not None,
-            )
+            self.allocator = self._choose_allocator(node, target, "--new-secondary")
         self._lock(node, self._present(node), target)
 
     def _present(self, node: Node) -> list[Instance]:

@@ -12,7 +12,6 @@ from ganeti.cmdlib.ops.node.evacuation import (
     evacuation_target,
     untouched,
 )
-from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.objects import Instance, disk_templates
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import OpInstanceMigrate
@@ -37,13 +36,7 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
         instances = self.config.node_instances(node.uuid)[0]
         if any(self._is_free(instance) for instance in instances):
             # Each job asks the allocator; here it is only checked that there is one.
-            placement.choose_allocator(
-                self.config,
-                op.iallocator,
-                what=f"the instances on node {node.name}",
-                node_option="--target-node",
-                node_given=target is not None,
-            )
+            self._choose_allocator(node, target, "--target-node")
         self._lock(node, instances, target)
 
     def _is_free(self, instance: Instance) -> bool:

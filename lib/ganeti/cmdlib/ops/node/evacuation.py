@@ -17,6 +17,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, PlanT
 from ganeti.cmdlib.locks import require_still_same
+from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
 from ganeti.opcodes.node import OpNodeEvacuate, OpNodeMaintenanceStart, OpNodeMigrate
@@ -77,6 +78,16 @@ class EvacuationUnit(LogicalUnit[EvacuationOpT, PlanT]):
                 f"node {node.name} does not have uuid {self.op.node_uuid}", errors.ECODE_NOENT
             )
         return node
+
+    def _choose_allocator(self, node: Node, target: Node | None, node_option: str) -> str | None:
+        """Choose the allocator; None when there is a target, which ``node_option`` names."""
+        return placement.choose_allocator(
+            self.config,
+            self.op.iallocator,
+            what=f"the instances on node {node.name}",
+            node_option=node_option,
+            node_given=target is not None,
+        )
 
     def _lock(self, node: Node, instances: Sequence[Instance], target: Node | None) -> None:
         self.node = node
