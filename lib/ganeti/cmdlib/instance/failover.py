@@ -9,7 +9,7 @@ from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.migration import cleanup, failover, failover_to_any
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
-from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
+from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAny, FailoverToAnyPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationOptions, MigrationPlan, plan_migration
 from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.opcodes.instance import OpInstanceFailover
@@ -80,12 +80,12 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
             cleanup.clean_up(self, plan)
             return
         if isinstance(plan, FailoverToAnyPlan):
-            failover_to_any.carry_out(
+            FailoverToAny(
                 self,
                 plan,
                 shutdown_timeout_s=self.op.shutdown_timeout,
                 ignore_consistency=self.op.ignore_consistency,
-            )
+            ).run()
             return
         failover.fail_over(
             self,

@@ -15,7 +15,7 @@ from ganeti.cmdlib.ops.migration import (
     migrate_to_any,
 )
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
-from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
+from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAny, FailoverToAnyPlan
 from ganeti.cmdlib.ops.migration.migrate_to_any import MigrateToAnyPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationOptions, MigrationPlan, plan_migration
 from ganeti.cmdlib.ops.migration.unit import MigrationUnit
@@ -102,9 +102,9 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
         if isinstance(plan, CleanupPlan):
             cleanup.clean_up(self, plan)
         elif isinstance(plan, FailoverToAnyPlan):
-            failover_to_any.carry_out(
+            FailoverToAny(
                 self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False
-            )
+            ).run()
         elif isinstance(plan, MigrateToAnyPlan):
             uuid, target = plan.migration.instance.uuid, plan.migration.target
 

@@ -53,7 +53,6 @@ from ganeti.wire.calls import (
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Disk, Instance, Node
-    from ganeti.rpc import RpcRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class FailoverToAnyPlan:
         }
 
     def steps(self, _config: Config) -> list[str]:
-        """Return the steps of :func:`carry_out`, for a dry run."""
+        """Return the steps of :class:`FailoverToAny`, for a dry run."""
         source, target, partner = self.source.name, self.target.name, self.partner.name
         stop = [] if self.source.offline else [f"stop instance {self.instance.name} on {source}"]
         wanted = self.instance.admin_state == prereq.ADMIN_UP
@@ -140,7 +139,12 @@ def plan(
             errors.ECODE_INVAL,
         )
     running = prereq.is_running(location.require_failover(unit, instance, force=ignore_consistency))
-    _require_fits(unit, instance, target, running=running, ignore_policy=ignore_policy)
+    filled = config.filled(instance)
+    facts = require_policy(unit, filled, target, ignore=ignore_policy)
+    disks = mirror.mirrored_disks(config, instance)
+    capacity.require_free_space(config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
+    if instance.admin_state == prereq.ADMIN_UP:
+        prereq.require_can_run(config, unit.rpc, filled, target.uuid, facts, restart=running)
     stays, left = _partner(instance, source, secondary, partner)
     _require_no_snapshots(unit, instance, left)
     return FailoverToAnyPlan(
@@ -152,18 +156,6 @@ def plan(
         named=partner is not None,
         wait_for_sync=wait_for_sync,
     )
-
-
-def _require_fits(
-    unit: AnyUnit, instance: Instance, target: Node, *, running: bool, ignore_policy: bool
-) -> None:
-    """Check that the target may have the instance, and has room for its disks and its guest."""
-    filled = unit.config.filled(instance)
-    facts = require_policy(unit, filled, target, ignore=ignore_policy)
-    disks = mirror.mirrored_disks(unit.config, instance)
-    capacity.require_free_space(unit.config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
-    if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_can_run(unit.config, unit.rpc, filled, target.uuid, facts, restart=running)
 
 
 def _partner(
@@ -192,185 +184,6 @@ def _partner(
     return named, secondary if named.uuid == source.uuid else source
 
 
-def carry_out(
-    unit: AnyUnit, chosen: FailoverToAnyPlan, *, shutdown_timeout_s: int, ignore_consistency: bool
-) -> None:
-    """Carry out the plan.
-
-    :raises errors.OpExecError: the text says to which node the instance belongs now.
-    """
-    instance, target = chosen.instance, chosen.target
-    was_active = instance.disks_active
-    _let_write_alone(unit.config, unit.rpc, chosen)
-    try:
-        chosen = _checked_partner(unit, chosen, ignore_consistency)
-        # Nothing is destroyed before the replica which stays is known to be good.
-        convert.clear(unit, instance)
-        unit.feedback(
-            f"Failing instance {instance.name} over from {chosen.source.name} to {target.name},"
-            f" mirrored to {chosen.partner.name}"
-        )
-        old = mirror.mirrored_disks(unit.config, instance)
-        new = _make_replicas(unit, chosen, old)
-    except errors.GenericError:
-        if not was_active:
-            disk_work.shutdown_disks(unit.config, unit.rpc, instance)
-        raise
-    chosen = _stopped(unit, chosen, shutdown_timeout_s, ignore_consistency)
-    _deactivate_old_disks(unit, chosen, old)
-    with unit.config.transaction() as change:
-        convert.exchange_parts(
-            unit.config, change, instance, old, new, made_on=target, left=chosen.left
-        )
-        change.set_instance_primary(instance.uuid, target.uuid)
-    moved = unit.config.instance(instance.uuid)
-    disks = mirror.mirrored_disks(unit.config, moved)
-    _connect(unit.rpc, chosen, moved, disks)
-    if chosen.wait_for_sync:
-        _wait_before_start(unit, chosen, moved, disks)
-    if instance.admin_state == prereq.ADMIN_UP:
-        _start(unit, moved, target)
-    if not chosen.wait_for_sync:
-        sync.require_in_sync(unit, moved, disks)
-    _remove_old_replicas(unit, chosen, moved)
-    if not was_active and instance.admin_state != prereq.ADMIN_UP:
-        disk_work.shutdown_disks(unit.config, unit.rpc, moved)
-
-
-def _let_write_alone(config: Config, rpc: RpcRunner, chosen: FailoverToAnyPlan) -> None:
-    """Let the disks be written without their peers, before the replicas are separated."""
-    instance, source = chosen.instance, chosen.source
-    disks = mirror.mirrored_disks(config, instance)
-    if source.offline:
-        suspended_io.conclude(config, rpc, [(disk, instance) for disk in disks], source.uuid)
-    else:
-        suspended_io.unprotect(config, rpc, instance, disks)
-
-
-def _stopped(
-    unit: AnyUnit, chosen: FailoverToAnyPlan, shutdown_timeout_s: int, ignore_consistency: bool
-) -> FailoverToAnyPlan:
-    """Stop the instance on the source, unless that is offline.
-
-    :returns: the plan; its partner may have missed writes meanwhile.
-    :raises errors.OpExecError: it does not stop, or the partner has missed writes.
-    """
-    instance, source, partner = chosen.instance, chosen.source, chosen.partner
-    if source.offline:
-        unit.warn(f"node {source.name} is offline: not stopping the instance there")
-        return chosen
-    unit.feedback(f"* stopping it on {source.name}")
-    power.stop(unit, instance, shutdown_timeout_s)
-    if partner.uuid == source.uuid:
-        return chosen
-    # The mirror may have been interrupted meanwhile.
-    still_good = mirror.require_good_replica(
-        unit,
-        instance,
-        partner,
-        alone=False,
-        ignore=ignore_consistency,
-        changed=(
-            f"The instance was stopped, and belongs to node {source.name} as before: start it"
-            f" there with 'gnt-instance startup {instance.name}'. Empty volumes remain on node"
-            f" {chosen.target.name} until the command is repeated."
-        ),
-    )
-    return dataclasses.replace(chosen, good=chosen.good and still_good)
-
-
-def _wait_before_start(
-    unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instance, disks: tuple[Disk, ...]
-) -> None:
-    """Wait until the replicas are in sync while the instance is stopped.
-
-    :raises errors.OpExecError: they are not; the text says how to continue.
-    """
-    unit.feedback(f"* waiting until the replica on {chosen.target.name} is in sync")
-    try:
-        sync.require_in_sync(unit, moved, disks)
-    except errors.OpExecError as err:
-        raise errors.OpExecError(
-            f"{err} The instance is stopped and belongs to node {chosen.target.name} now; its data"
-            f" are on node {chosen.partner.name}. Start it with 'gnt-instance startup"
-            f" {moved.name}' when the cause is gone."
-        ) from err
-
-
-def _start(unit: AnyUnit, moved: Instance, target: Node) -> None:
-    unit.feedback(f"* starting it on {target.name}")
-    try:
-        power.start(unit, moved)
-    except errors.OpExecError as err:
-        raise errors.OpExecError(
-            f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"
-            f" with 'gnt-instance startup {moved.name}' when the cause is gone."
-        ) from err
-
-
-def _checked_partner(
-    unit: AnyUnit, chosen: FailoverToAnyPlan, ignore_consistency: bool
-) -> FailoverToAnyPlan:
-    """Keep the secondary as the partner; or the primary when the secondary's replica is broken.
-
-    :returns: the plan, whose partner has all writes which were ever confirmed.
-    :raises errors.OpExecError: neither has, or it is not known.
-    """
-    instance = chosen.instance
-    check = mirror.ensure_good_replica
-    if chosen.left.offline or not instance.disks_active:
-        check = mirror.compare_inactive
-    if chosen.named and chosen.partner.uuid == chosen.source.uuid and not chosen.left.offline:
-        _require_primary(unit, instance)
-        return chosen
-    if chosen.left.offline:
-        if chosen.partner.uuid == chosen.source.uuid and instance.disks_active:
-            mirror.require_good_primary(unit, instance)
-        else:
-            good = check(unit, instance, chosen.partner, alone=True, ignore=ignore_consistency)
-            return dataclasses.replace(chosen, good=good)
-        return chosen
-    if chosen.named:
-        # The other node answers, so no loss needs to be accepted: that node can stay.
-        check(unit, instance, chosen.partner, alone=False, ignore=False)
-        return chosen
-    try:
-        check(unit, instance, chosen.partner, alone=False, ignore=False)
-        return chosen
-    except errors.OpExecError as err:
-        refusal = err
-    try:
-        if not instance.disks_active:
-            disk_work.assemble_disks(unit, instance)
-        mirror.require_good_primary(unit, instance)
-    except errors.OpExecError as err:
-        if not ignore_consistency:
-            raise errors.OpExecError(f"{refusal} {err}") from err
-        good = check(unit, instance, chosen.partner, alone=False, ignore=True)
-        return dataclasses.replace(chosen, good=good)
-    _require_no_snapshots(unit, instance, chosen.partner)
-    unit.warn(f"{refusal} Node {chosen.source.name} keeps its replica instead")
-    return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
-
-
-def _require_primary(unit: AnyUnit, instance: Instance) -> None:
-    """Check the replicas on the primary node; if that fails, activate the disks and check again.
-
-    An interrupted operation may have left a replica inactive or not connected.
-
-    :raises errors.OpExecError: a replica is not complete, or may have missed writes.
-    """
-    if instance.disks_active:
-        try:
-            mirror.require_good_primary(unit, instance)
-        except (errors.OpExecError, errors.RpcError) as err:
-            unit.info(f"{err} Activating the disks")
-        else:
-            return
-    disk_work.assemble_disks(unit, instance)
-    mirror.require_good_primary(unit, instance)
-
-
 def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None:
     snapshots.require_none(
         unit,
@@ -381,88 +194,300 @@ def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None
     )
 
 
-def _make_replicas(
-    unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[Disk, ...]
-) -> tuple[Disk, ...]:
-    """Make volumes and metadata on the target; its DRBD devices are active, and not connected."""
-    instance, target = chosen.instance, chosen.target
-    minors = unit.config.allocate_minors([target.uuid] * len(old))
-    nodes = (target.uuid, chosen.partner.uuid)
-    new = tuple(
-        specs.with_other_replica(disk, nodes, target.uuid, minor)
-        for disk, minor in zip(old, minors, strict=True)
-    )
-    parts = [child for disk in new for child in disk.children]
-    convert.add_parts(unit.config, unit.rpc, instance, parts, target.uuid)
-    for disk in new:
-        unit.feedback(f"* making {disk.iv_name} on node {target.name}")
-    try:
-        disk_work.create_devices(unit, instance, {target.uuid: new})
-    except errors.OpExecError as err:
-        convert.clear(unit, instance)
-        raise errors.OpExecError(f"{err}; nothing was changed") from err
-    return new
+class FailoverToAny:
+    """Carries out one plan; :meth:`run` is called once.
 
+    :param ignore_consistency: accept the loss of writes which the partner may have missed.
+    """
 
-def _deactivate_old_disks(unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[Disk, ...]) -> None:
-    """Deactivate the disks on the node which is left; on the partner they stay active, read-only
-    and not connected."""
-    instance, partner, left = chosen.instance, chosen.partner, chosen.left
-    if not left.offline:
-        disk_work.try_to_shut_down(unit, instance, old, left)
-    for call, args in (
-        (BLOCKDEV_CLOSE, {"instance_name": instance.name}),
-        (DRBD_DISCONNECT_NET, {}),
-    ):
-        answer = unit.rpc.call(call, partner.uuid, disks=(old, instance), **args)
-        if answer.failure is not None:
-            raise errors.OpExecError(
-                f"the replicas of the disks of instance {instance.name} cannot be disconnected on"
-                f" node {partner.name}: {why(answer.failure)}. The instance is stopped and still"
-                f" belongs to node {chosen.source.name}."
-            ) from answer.failure
+    def __init__(
+        self,
+        unit: AnyUnit,
+        plan: FailoverToAnyPlan,
+        *,
+        shutdown_timeout_s: int,
+        ignore_consistency: bool,
+    ) -> None:
+        self._unit = unit
+        self._config = unit.config
+        self._rpc = unit.rpc
+        self._plan = plan
+        self._shutdown_timeout_s = shutdown_timeout_s
+        self._ignore_consistency = ignore_consistency
 
+    def run(self) -> None:
+        """Fail the instance over, and wait until its replicas are in sync.
 
-def _connect(
-    rpc: RpcRunner, chosen: FailoverToAnyPlan, moved: Instance, disks: tuple[Disk, ...]
-) -> None:
-    """Let target and partner connect; the target is being synchronised afterwards."""
-    nodes = [chosen.target.uuid, chosen.partner.uuid]
-    which = (disks, moved)
-    for answers in (
-        rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=False),
-        rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=which),
-    ):
-        for answer in answers.values():
+        :raises errors.OpExecError: the text says to which node the instance belongs now.
+        """
+        unit, config = self._unit, self._config
+        instance, target = self._plan.instance, self._plan.target
+        was_active = instance.disks_active
+        self._let_write_alone()
+        try:
+            self._check_partner()
+            # Nothing is destroyed before the replica which stays is known to be good.
+            convert.clear(unit, instance)
+            unit.feedback(
+                f"Failing instance {instance.name} over from {self._plan.source.name} to"
+                f" {target.name}, mirrored to {self._plan.partner.name}"
+            )
+            old = mirror.mirrored_disks(config, instance)
+            new = self._make_replicas(old)
+        except errors.GenericError:
+            if not was_active:
+                disk_work.shutdown_disks(config, self._rpc, instance)
+            raise
+        self._stop()
+        self._deactivate_old_disks(old)
+        with config.transaction() as change:
+            convert.exchange_parts(
+                config, change, instance, old, new, made_on=target, left=self._plan.left
+            )
+            change.set_instance_primary(instance.uuid, target.uuid)
+        moved = config.instance(instance.uuid)
+        disks = mirror.mirrored_disks(config, moved)
+        self._connect(moved, disks)
+        if self._plan.wait_for_sync:
+            self._wait_before_start(moved, disks)
+        if instance.admin_state == prereq.ADMIN_UP:
+            self._start(moved)
+        if not self._plan.wait_for_sync:
+            sync.require_in_sync(unit, moved, disks)
+        self._remove_old_replicas(moved)
+        if not was_active and instance.admin_state != prereq.ADMIN_UP:
+            disk_work.shutdown_disks(config, self._rpc, moved)
+
+    # -- the replica which stays -----------------------------------------------
+
+    def _let_write_alone(self) -> None:
+        """Let the disks be written without their peers, before the replicas are separated."""
+        config, instance, source = self._config, self._plan.instance, self._plan.source
+        disks = mirror.mirrored_disks(config, instance)
+        if source.offline:
+            pairs = [(disk, instance) for disk in disks]
+            suspended_io.conclude(config, self._rpc, pairs, source.uuid)
+        else:
+            suspended_io.unprotect(config, self._rpc, instance, disks)
+
+    def _check_partner(self) -> None:
+        """Check that the partner has all writes which were ever confirmed.
+
+        Unless the user has named it, the primary node takes its place when the replica of the
+        secondary one is broken.
+
+        :raises errors.OpExecError: neither has them, or it is not known.
+        """
+        plan = self._plan
+        if plan.left.offline:
+            if plan.partner.uuid == plan.source.uuid and plan.instance.disks_active:
+                mirror.require_good_primary(self._unit, plan.instance)
+            else:
+                good = mirror.compare_inactive(
+                    self._unit,
+                    plan.instance,
+                    plan.partner,
+                    alone=True,
+                    ignore=self._ignore_consistency,
+                )
+                self._plan = dataclasses.replace(plan, good=good)
+        elif plan.named and plan.partner.uuid == plan.source.uuid:
+            self._require_primary()
+        elif plan.named:
+            # The other node answers, so no loss needs to be accepted: that node can stay.
+            self._compare_secondary(ignore=False)
+        else:
+            self._keep_secondary_or_primary()
+
+    def _compare_secondary(self, *, ignore: bool) -> bool:
+        """Check the replica of the secondary node, which is the partner; both nodes answer."""
+        plan = self._plan
+        check = (
+            mirror.ensure_good_replica if plan.instance.disks_active else mirror.compare_inactive
+        )
+        return check(self._unit, plan.instance, plan.partner, alone=False, ignore=ignore)
+
+    def _keep_secondary_or_primary(self) -> None:
+        unit, plan = self._unit, self._plan
+        try:
+            self._compare_secondary(ignore=False)
+        except errors.OpExecError as err:
+            refusal = err
+        else:
+            return
+        try:
+            if not plan.instance.disks_active:
+                disk_work.assemble_disks(unit, plan.instance)
+            mirror.require_good_primary(unit, plan.instance)
+        except errors.OpExecError as err:
+            if not self._ignore_consistency:
+                raise errors.OpExecError(f"{refusal} {err}") from err
+            good = self._compare_secondary(ignore=True)
+            self._plan = dataclasses.replace(plan, good=good)
+            return
+        _require_no_snapshots(unit, plan.instance, plan.partner)
+        unit.warn(f"{refusal} Node {plan.source.name} keeps its replica instead")
+        self._plan = dataclasses.replace(plan, partner=plan.source, left=plan.partner)
+
+    def _require_primary(self) -> None:
+        """Check the replicas on the primary node; if that fails, activate the disks and check
+        again.
+
+        An interrupted operation may have left a replica inactive or not connected.
+
+        :raises errors.OpExecError: a replica is not complete, or may have missed writes.
+        """
+        unit, instance = self._unit, self._plan.instance
+        if instance.disks_active:
+            try:
+                mirror.require_good_primary(unit, instance)
+            except (errors.OpExecError, errors.RpcError) as err:
+                unit.info(f"{err} Activating the disks")
+            else:
+                return
+        disk_work.assemble_disks(unit, instance)
+        mirror.require_good_primary(unit, instance)
+
+    # -- the replica which moves -----------------------------------------------
+
+    def _make_replicas(self, old: tuple[Disk, ...]) -> tuple[Disk, ...]:
+        """Make volumes and metadata on the target; its DRBD devices are active, and not
+        connected.
+        """
+        unit, instance, target = self._unit, self._plan.instance, self._plan.target
+        minors = self._config.allocate_minors([target.uuid] * len(old))
+        nodes = (target.uuid, self._plan.partner.uuid)
+        new = tuple(
+            specs.with_other_replica(disk, nodes, target.uuid, minor)
+            for disk, minor in zip(old, minors, strict=True)
+        )
+        parts = [child for disk in new for child in disk.children]
+        convert.add_parts(self._config, self._rpc, instance, parts, target.uuid)
+        for disk in new:
+            unit.feedback(f"* making {disk.iv_name} on node {target.name}")
+        try:
+            disk_work.create_devices(unit, instance, {target.uuid: new})
+        except errors.OpExecError as err:
+            convert.clear(unit, instance)
+            raise errors.OpExecError(f"{err}; nothing was changed") from err
+        return new
+
+    def _deactivate_old_disks(self, old: tuple[Disk, ...]) -> None:
+        """Deactivate the disks on the node which is left; on the partner they stay active,
+        read-only and not connected.
+        """
+        instance, partner, left = self._plan.instance, self._plan.partner, self._plan.left
+        if not left.offline:
+            disk_work.try_to_shut_down(self._unit, instance, old, left)
+        for call, args in (
+            (BLOCKDEV_CLOSE, {"instance_name": instance.name}),
+            (DRBD_DISCONNECT_NET, {}),
+        ):
+            answer = self._rpc.call(call, partner.uuid, disks=(old, instance), **args)
             if answer.failure is not None:
                 raise errors.OpExecError(
-                    f"the replicas of the disks of instance {moved.name} do not connect on node"
-                    f" {answer.node_name}: {why(answer.failure)}. The instance is stopped and"
-                    f" belongs to node {chosen.target.name} now; its data are on node"
-                    f" {chosen.partner.name}. Use 'gnt-instance activate-disks {moved.name}' when"
-                    " the cause is gone."
+                    f"the replicas of the disks of instance {instance.name} cannot be disconnected"
+                    f" on node {partner.name}: {why(answer.failure)}. The instance is stopped and"
+                    f" still belongs to node {self._plan.source.name}."
                 ) from answer.failure
 
+    def _connect(self, moved: Instance, disks: tuple[Disk, ...]) -> None:
+        """Let target and partner connect; the target is being synchronised afterwards."""
+        target, partner = self._plan.target, self._plan.partner
+        nodes = [target.uuid, partner.uuid]
+        which = (disks, moved)
+        for answers in (
+            self._rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=False),
+            self._rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=which),
+        ):
+            for answer in answers.values():
+                if answer.failure is not None:
+                    raise errors.OpExecError(
+                        f"the replicas of the disks of instance {moved.name} do not connect on node"
+                        f" {answer.node_name}: {why(answer.failure)}. The instance is stopped and"
+                        f" belongs to node {target.name} now; its data are on node"
+                        f" {partner.name}. Use 'gnt-instance activate-disks {moved.name}' when"
+                        " the cause is gone."
+                    ) from answer.failure
 
-def _remove_old_replicas(unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instance) -> None:
-    if chosen.left.offline:
-        unit.warn(
-            f"node {chosen.left.name} is offline and keeps the old replicas of the disks of"
-            f" instance {moved.name}",
-            hint="The next replacement of disks removes them, after the node came back.",
+    def _remove_old_replicas(self, moved: Instance) -> None:
+        unit, left = self._unit, self._plan.left
+        if left.offline:
+            unit.warn(
+                f"node {left.name} is offline and keeps the old replicas of the disks of"
+                f" instance {moved.name}",
+                hint="The next replacement of disks removes them, after the node came back.",
+            )
+            return
+        if not self._plan.good:
+            unit.warn(
+                f"the old replicas of the disks of instance {moved.name} stay on node"
+                f" {left.name}, because they may have writes which are missing now",
+                hint="The next replacement of disks, or the removal of the instance, removes them.",
+            )
+            return
+        try:
+            convert.clear(unit, moved)
+        except errors.GenericError as err:
+            unit.warn(
+                f"the old replicas of the disks of instance {moved.name} were not removed: {err}",
+                hint="The next replacement of disks, or the removal of the instance, tries again.",
+            )
+
+    # -- the guest -------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Stop the instance on the source, unless that is offline.
+
+        :raises errors.OpExecError: it does not stop, or the partner has missed writes meanwhile.
+        """
+        unit, plan = self._unit, self._plan
+        instance, source = plan.instance, plan.source
+        if source.offline:
+            unit.warn(f"node {source.name} is offline: not stopping the instance there")
+            return
+        unit.feedback(f"* stopping it on {source.name}")
+        power.stop(unit, instance, self._shutdown_timeout_s)
+        if plan.partner.uuid == source.uuid:
+            return
+        # The mirror may have been interrupted meanwhile.
+        still_good = mirror.require_good_replica(
+            unit,
+            instance,
+            plan.partner,
+            alone=False,
+            ignore=self._ignore_consistency,
+            changed=(
+                f"The instance was stopped, and belongs to node {source.name} as before: start it"
+                f" there with 'gnt-instance startup {instance.name}'. Empty volumes remain on node"
+                f" {plan.target.name} until the command is repeated."
+            ),
         )
-        return
-    if not chosen.good:
-        unit.warn(
-            f"the old replicas of the disks of instance {moved.name} stay on node"
-            f" {chosen.left.name}, because they may have writes which are missing now",
-            hint="The next replacement of disks, or the removal of the instance, removes them.",
-        )
-        return
-    try:
-        convert.clear(unit, moved)
-    except errors.GenericError as err:
-        unit.warn(
-            f"the old replicas of the disks of instance {moved.name} were not removed: {err}",
-            hint="The next replacement of disks, or the removal of the instance, tries again.",
-        )
+        self._plan = dataclasses.replace(plan, good=plan.good and still_good)
+
+    def _wait_before_start(self, moved: Instance, disks: tuple[Disk, ...]) -> None:
+        """Wait until the replicas are in sync while the instance is stopped.
+
+        :raises errors.OpExecError: they are not; the text says how to continue.
+        """
+        target, partner = self._plan.target, self._plan.partner
+        self._unit.feedback(f"* waiting until the replica on {target.name} is in sync")
+        try:
+            sync.require_in_sync(self._unit, moved, disks)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(
+                f"{err} The instance is stopped and belongs to node {target.name} now; its data"
+                f" are on node {partner.name}. Start it with 'gnt-instance startup"
+                f" {moved.name}' when the cause is gone."
+            ) from err
+
+    def _start(self, moved: Instance) -> None:
+        target = self._plan.target
+        self._unit.feedback(f"* starting it on {target.name}")
+        try:
+            power.start(self._unit, moved)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(
+                f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"
+                f" with 'gnt-instance startup {moved.name}' when the cause is gone."
+            ) from err
