@@ -2,7 +2,7 @@
 
 Every node first simulates the growth. Then the storage of each replica grows to the wanted size,
 measured by its present size, and what was added is overwritten (:mod:`.wipe`). Then the
-configuration gets the new size, and at last the device on top of the storage grows, such as DRBD.
+configuration gets the new size, and last the device on top of the storage grows, such as DRBD.
 So a device is never larger than the configuration says, and what is overwritten is never in use.
 
 After an interruption the same command with an absolute size completes the growth. One with an

@@ -27,8 +27,7 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
         self.lock_instance(self.op.instance_name, self.op.instance_uuid)
 
     def declare_locks(self, level: Level) -> None:
-        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
-            self.need(level, self.config.instance_nodes(self.instance), shared=level is Level.NODE)
+        self.need_instance_nodes(level)
 
     def hook_env(self, plan: Instance) -> dict[str, object]:
         return {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}

@@ -45,10 +45,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         self.lock_instance(self.op.instance_name, self.op.instance_uuid)
 
     def declare_locks(self, level: Level) -> None:
-        assert self.instance is not None
-        if level in (Level.NODE, Level.NODE_RES):
-            nodes = self.config.instance_nodes(self.config.instance(self.instance.uuid))
-            self.need(level, nodes, shared=level is Level.NODE)
+        self.need_instance_nodes(level)
 
     def hook_env(self, plan: RestorePlan) -> dict[str, object]:
         return {
