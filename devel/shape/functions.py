@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from devel.shape.source import Source
+from devel.shape.source import Source, statements_in
 
 #: Lines of a function, without its docstring.
 LONG = 60
@@ -45,8 +45,8 @@ def length(function: Function) -> int:
 def depth(node: ast.AST, level: int = 0) -> int:
     """Deepest level of statements with a body; ``elif`` is on the level of its ``if``."""
     deepest = level
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, Function | ast.ClassDef | ast.Lambda):
+    for child in statements_in(node):
+        if isinstance(child, Function | ast.ClassDef):
             continue
         is_elif = isinstance(child, ast.If) and isinstance(node, ast.If) and node.orelse == [child]
         deeper = isinstance(child, BLOCKS) and not is_elif
@@ -72,7 +72,7 @@ def takes_unit(function: Function) -> bool:
 def functions_of(sources: Iterable[Source]) -> Iterator[tuple[Source, Function]]:
     """Yield all functions and methods, also those inside others."""
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, Function):
                 yield source, node
 

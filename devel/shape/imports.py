@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from devel.shape.source import Source
+from devel.shape.source import Source, statements_in
 
 
 class Import(NamedTuple):
@@ -25,10 +25,9 @@ class Import(NamedTuple):
 
 def statements_below(node: ast.AST) -> Iterator[ast.AST]:
     """Yield all statements below a node in their order; every import is one."""
-    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for inner in getattr(node, field, ()):
-            yield inner
-            yield from statements_below(inner)
+    for inner in statements_in(node):
+        yield inner
+        yield from statements_below(inner)
 
 
 def imports_of(tree: ast.AST, file: str) -> Iterator[Import]:

@@ -35,11 +35,11 @@ class Unused(NamedTuple):
 def unused(sources: Iterable[Source], programs: Iterable[Source]) -> list[Unused]:
     """Definitions in ``sources`` which neither ``sources`` nor ``programs`` name elsewhere."""
     sources = list(sources)
-    named = Counter(name for source in (*sources, *programs) for name in _names(source.tree))
+    named = Counter(name for source in (*sources, *programs) for name in _names(source))
     return [
         Unused(source.name, line, name)
         for source in sources
-        for line, name in _definitions(source.tree)
+        for line, name in _definitions(source)
         if not named[name]
     ]
 
@@ -56,8 +56,8 @@ def matches(found: Unused, pattern: str) -> bool:
     return fnmatchcase(f"{found.file}:{found.name}", pattern)
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in (*tree.body, *_class_bodies(tree)):
+def _definitions(source: Source) -> Iterator[tuple[int, str]]:
+    for node in (*source.tree.body, *_class_bodies(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if not node.decorator_list and not node.name.startswith("__"):
                 yield node.lineno, node.name
@@ -70,15 +70,15 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.target.id
 
 
-def _class_bodies(tree: ast.Module) -> Iterator[ast.stmt]:
+def _class_bodies(source: Source) -> Iterator[ast.stmt]:
     """Yield the methods of all classes; their constants are often members of an enum."""
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef):
             yield from (inner for inner in node.body if isinstance(inner, ast.FunctionDef))
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _names(source: Source) -> Iterator[str]:
+    for node in source.nodes:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.Attribute):
