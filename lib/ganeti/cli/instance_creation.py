@@ -140,16 +140,14 @@ OPTIONS = (
     opt.no_effect("--no-ip-check"),
     opt.NO_CONFLICTS_CHECK,
     opt.IGNORE_IPOLICY,
-    Option("--tags", kind="string", metavar="TAG,...", help="tags of the instance"),
-    Option(
+    opt.text("--tags", metavar="TAG,...", help="tags of the instance"),
+    opt.number(
         "--helper-startup-timeout",
-        kind="int",
         metavar="SECONDS",
         help="how long the installing helper guest may take to start; 300 by default",
     ),
-    Option(
+    opt.number(
         "--helper-shutdown-timeout",
-        kind="int",
         metavar="SECONDS",
         help="how long the installing helper guest may take to finish; 7200 by default",
     ),

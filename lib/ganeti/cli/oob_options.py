@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ganeti.cli import options as opt
 from ganeti.cli.command import Option
 from ganeti.constants import node as const
 
-OOB_TIMEOUT = Option(
+OOB_TIMEOUT = opt.number(
     "--oob-timeout",
-    kind="int",
     default=const.OOB_TIMEOUT_S,
     metavar="SECONDS",
     help=f"how long the out-of-band helper may take for one node; {const.OOB_TIMEOUT_S} by default",

@@ -35,6 +35,18 @@ def yes_no(*names: str, help: str, dest: str | None = None) -> Option:
     return Option(*names, kind="bool", metavar="yes|no", help=help, dest=dest)
 
 
+def text(*names: str, metavar: str, help: str, dest: str | None = None) -> Option:
+    """Make an option whose value is a text."""
+    return Option(*names, kind="string", dest=dest, metavar=metavar, help=help)
+
+
+def number(
+    *names: str, metavar: str, help: str, dest: str | None = None, default: int | None = None
+) -> Option:
+    """Make an option whose value is a number without a fraction."""
+    return Option(*names, kind="int", dest=dest, default=default, metavar=metavar, help=help)
+
+
 def key_values(
     *names: str, dest: str, help: str, kind: str = "keyval", metavar: str = "KEY=VALUE,..."
 ) -> Option:
@@ -81,7 +93,7 @@ def new_secondary(help: str) -> Option:
 
 def limit(help: str) -> Option:
     """Make the option ``--limit`` for the number of lines, 50 by default and 0 for all."""
-    return Option("-n", "--limit", kind="int", default=50, metavar="N", help=help)
+    return number("-n", "--limit", default=50, metavar="N", help=help)
 
 
 def hypervisor_defaults(help: str) -> Option:
@@ -163,11 +175,8 @@ SUBMIT_OPTIONS = (SUBMIT, PRINT_JOBID)
 
 # Options of commands that print tables.
 NO_HEADERS = flag("--no-headers", help="do not print the line of titles")
-SEPARATOR = Option(
-    "--separator",
-    kind="string",
-    metavar="TEXT",
-    help="put TEXT between columns instead of aligning them",
+SEPARATOR = text(
+    "--separator", metavar="TEXT", help="put TEXT between columns instead of aligning them"
 )
 UNITS = Option(
     "--units",
@@ -226,11 +235,8 @@ SORT_BY = Option(
     " --sort-by=-oper_ram,name",
 )
 WATCH = flag("--watch", help="show the list again and again until q is pressed")
-INTERVAL = Option(
-    "--interval",
-    kind="int",
-    metavar="SECONDS",
-    help="seconds between two lists with --watch; 2 by default",
+INTERVAL = number(
+    "--interval", metavar="SECONDS", help="seconds between two lists with --watch; 2 by default"
 )
 
 LIST_OPTIONS = (
@@ -260,17 +266,12 @@ NODES = node(
     dest="nodes",
     help="use only this node; may be given several times",
 )
-SECONDARY_IP = Option(
-    "-s",
-    "--secondary-ip",
-    kind="string",
-    metavar="ADDRESS",
-    help="address of the node in the replication network",
+SECONDARY_IP = text(
+    "-s", "--secondary-ip", metavar="ADDRESS", help="address of the node in the replication network"
 )
 ROMAN = flag("--roman", dest="roman_integers", help="write numbers as the Romans did")
-SHUTDOWN_TIMEOUT = Option(
+SHUTDOWN_TIMEOUT = number(
     "--shutdown-timeout",
-    kind="int",
     default=120,
     metavar="SECONDS",
     help="how long the guest may take to stop by itself; 120 by default",
@@ -323,9 +324,8 @@ NO_WAIT_FOR_SYNC = negative(
     dest="wait_for_sync",
     help="do not wait until mirrored disks are in sync",
 )
-FILE_STORAGE_DIR = Option(
+FILE_STORAGE_DIR = text(
     "--file-storage-dir",
-    kind="string",
     metavar="<DIR>",
     help="directory for file disks, below the file storage directory of the cluster",
 )

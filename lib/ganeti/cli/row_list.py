@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ganeti import errors
 from ganeti.cli import failures, listing
 from ganeti.cli import options as opt
-from ganeti.cli.command import Option, Values
+from ganeti.cli.command import Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two lists with ``--watch`` when each of them is a job.
 JOB_INTERVAL_S = 10
-_INTERVAL = Option(
+_INTERVAL = opt.number(
     "--interval",
-    kind="int",
     metavar="SECONDS",
     help=f"seconds between two lists with --watch, each of which is a job; {JOB_INTERVAL_S} by"
     " default",

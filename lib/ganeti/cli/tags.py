@@ -10,15 +10,14 @@ import sys
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FROM = Option(
+FROM = opt.text(
     "--from",
-    kind="string",
     dest="tags_source",
     metavar="FILE",
     help="read more tags from this file, one per line; - means standard input",

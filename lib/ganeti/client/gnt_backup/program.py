@@ -151,9 +151,8 @@ PROGRAM = Program(
                     " cluster; none by default",
                 ),
                 opt.flag("--zero-free-space", help="overwrite the free space in the disks first"),
-                Option(
+                opt.number(
                     "--zeroing-timeout-fixed",
-                    kind="int",
                     metavar="SECONDS",
                     help="fixed part of the time limit for overwriting; 300 by default",
                 ),
@@ -175,9 +174,8 @@ PROGRAM = Program(
             [
                 *instance_creation.OPTIONS,
                 opt.node("--src-node", help="node with the export; by default all nodes are asked"),
-                Option(
+                opt.text(
                     "--src-dir",
-                    kind="string",
                     metavar="<dir>",
                     help="name of the export; the name of the instance by default",
                 ),

@@ -7,7 +7,7 @@ import time
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 from ganeti.constants.cluster import OBJECT_KINDS
 from ganeti.utils.digits import is_number
 
@@ -223,9 +223,8 @@ COMMAND = Command(
             help="show the differences between two points (serial numbers or times), the"
             " older one first",
         ),
-        Option(
+        opt.text(
             "--at",
-            kind="string",
             metavar="POINT",
             help="show the whole configuration as it was at this point, with its secrets",
         ),

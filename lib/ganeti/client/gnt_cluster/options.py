@@ -17,15 +17,9 @@ def _specs(name: str, what: str, dest: str) -> Option:
 
 
 _COMMON = (
-    Option(
-        "--master-netdev",
-        kind="string",
-        metavar="NETDEV",
-        help="interface of the address of the cluster",
-    ),
-    Option(
+    opt.text("--master-netdev", metavar="NETDEV", help="interface of the address of the cluster"),
+    opt.text(
         "--master-netmask",
-        kind="string",
         metavar="NETMASK",
         help="number of bits of the netmask of the address of the cluster",
     ),
@@ -33,16 +27,14 @@ _COMMON = (
         "--use-external-mip-script",
         help="whether a script of the administrator sets up the address of the cluster",
     ),
-    Option(
+    opt.text(
         "-m",
         "--mac-prefix",
-        kind="string",
         metavar="PREFIX",
         help="first three bytes of the MAC addresses which are generated for instances",
     ),
-    Option(
+    opt.text(
         "--enabled-hypervisors",
-        kind="string",
         metavar="NAME,...",
         help="hypervisors to use; the first one is the default",
     ),
@@ -76,28 +68,18 @@ _COMMON = (
     opt.disk_parameters("defaults of the parameters of a disk template"),
     opt.HV_STATE,
     opt.DISK_STATE,
-    Option(
-        "--enabled-disk-templates",
-        kind="string",
-        metavar="NAME,...",
-        help="disk templates that may be used",
+    opt.text(
+        "--enabled-disk-templates", metavar="NAME,...", help="disk templates that may be used"
     ),
-    Option(
-        "--file-storage-dir",
-        kind="string",
-        metavar="DIR",
-        help="directory for disks of template file",
-    ),
-    Option(
+    opt.text("--file-storage-dir", metavar="DIR", help="directory for disks of template file"),
+    opt.text(
         "--shared-file-storage-dir",
-        kind="string",
         metavar="SHAREDDIR",
         help="directory for disks of template sharedfile",
     ),
-    Option("--vg-name", kind="string", metavar="VG", help="LVM volume group for plain and drbd"),
-    Option(
+    opt.text("--vg-name", metavar="VG", help="LVM volume group for plain and drbd"),
+    opt.text(
         "--drbd-usermode-helper",
-        kind="string",
         dest="drbd_helper",
         metavar="PROGRAM",
         help="usermode helper with which the DRBD module must be loaded",
@@ -105,10 +87,9 @@ _COMMON = (
     opt.yes_no(
         "--prealloc-wipe-disks", help="whether new disks are overwritten before a guest gets them"
     ),
-    Option(
+    opt.number(
         "-C",
         "--candidate-pool-size",
-        kind="int",
         metavar="N",
         help="number of nodes that keep a copy of the configuration",
     ),
@@ -130,9 +111,8 @@ _COMMON = (
         metavar="KEY=VALUE,...",
         help="parameters of the default allocator",
     ),
-    Option(
+    opt.text(
         "--uid-pool",
-        kind="string",
         metavar="LOW-HIGH,...|auto",
         help="user ids under which guests may run; auto chooses 1000 which no account has",
     ),
@@ -166,21 +146,14 @@ _COMMON = (
         metavar="N",
         help="number of virtual processors per real one",
     ),
-    Option(
-        "--compression-tools",
-        kind="string",
-        metavar="NAME,...",
-        help="programs that may compress exports",
-    ),
-    Option(
+    opt.text("--compression-tools", metavar="NAME,...", help="programs that may compress exports"),
+    opt.text(
         "--install-image",
-        kind="string",
         metavar="FILE|URL",
         help="image of the helper guest that installs untrusted operating systems",
     ),
-    Option(
+    opt.text(
         "--zeroing-image",
-        kind="string",
         metavar="FILE",
         help="image of the helper guest that overwrites free space",
     ),
@@ -198,10 +171,9 @@ _COMMON = (
 #: Options of ``init``.
 INIT = (
     *_COMMON,
-    Option(
+    opt.text(
         "-s",
         "--secondary-ip",
-        kind="string",
         metavar="ADDRESS",
         help="address of this node in the replication network",
     ),
@@ -235,9 +207,7 @@ INIT = (
         choices=("dsa", "ecdsa", "ed25519", "rsa"),
         help="type of SSH keys; rsa by default",
     ),
-    Option(
-        "--ssh-key-bits", kind="int", metavar="BITS", help="length of SSH keys; 2048 by default"
-    ),
+    opt.number("--ssh-key-bits", metavar="BITS", help="length of SSH keys; 2048 by default"),
 )
 
 #: Options of ``modify``.
@@ -247,22 +217,13 @@ MODIFY = (
     opt.DRY_RUN,
     opt.PRIORITY,
     *opt.SUBMIT_OPTIONS,
-    Option("--add-uids", kind="string", metavar="LOW-HIGH,...", help="user ids to add to the pool"),
-    Option(
-        "--remove-uids",
-        kind="string",
-        metavar="LOW-HIGH,...",
-        help="user ids to remove from the pool",
+    opt.text("--add-uids", metavar="LOW-HIGH,...", help="user ids to add to the pool"),
+    opt.text("--remove-uids", metavar="LOW-HIGH,...", help="user ids to remove from the pool"),
+    opt.number(
+        "--max-running-jobs", metavar="N", help="number of jobs that may run at the same time"
     ),
-    Option(
-        "--max-running-jobs",
-        kind="int",
-        metavar="N",
-        help="number of jobs that may run at the same time",
-    ),
-    Option(
+    opt.number(
         "--max-tracked-jobs",
-        kind="int",
         metavar="N",
         help="number of jobs that are watched at the same time: the limit of job processes",
     ),
@@ -271,57 +232,49 @@ MODIFY = (
         choices=job_const.EXECUTIONS,
         help="whether jobs are threads of the master daemon or processes of their own",
     ),
-    Option(
+    opt.text(
         "--reserved-lvs",
-        kind="string",
         metavar="PATTERN,...",
         help="logical volumes that do not belong to the cluster, as regular expressions of VG/LV",
     ),
     opt.yes_no(
         "--modify-etc-hosts", help="whether the nodes are written to /etc/hosts of the nodes"
     ),
-    Option(
+    opt.text(
         "--instance-communication-network",
-        kind="string",
         metavar="NETWORK",
         help="network over which guests reach their node; created if it does not exist",
     ),
-    Option(
+    opt.text(
         "--auto-instance-failover",
-        kind="string",
         metavar="yes|no|TIME",
         help="whether a node which does not answer for this time is switched off, and its instances"
         " start elsewhere; yes is 15s",
     ),
-    Option(
+    opt.text(
         "--node-watchdog",
-        kind="string",
         metavar="yes|no|TIME",
         help="whether the hardware watchdog of a node restarts it when it is cut off, so that its"
         " instances can start elsewhere, and the timeout of the device; yes is 10s",
     ),
-    Option(
+    opt.text(
         "--auto-failover",
-        kind="string",
         metavar="yes|no|TIME",
         help="whether a candidate takes the role of a master which is gone for this time; yes is"
         " 5s",
     ),
-    Option(
+    opt.text(
         "--witness",
-        kind="string",
         metavar="URL|none",
         help="document on an HTTPS server which is the third voter of two master candidates",
     ),
-    Option(
+    opt.text(
         "--witness-auth",
-        kind="string",
         metavar="FILE",
         help="file with user and password, or certificate and key, for the server of the witness",
     ),
-    Option(
+    opt.text(
         "--witness-ca",
-        kind="string",
         metavar="FILE",
         help="certificates to trust for the server of the witness, instead of those of the system",
     ),
@@ -339,9 +292,8 @@ MODIFY = (
         metavar="NAME=SECONDS,...",
         help="time between two runs of a data collector",
     ),
-    Option(
+    opt.text(
         "--auto-balance",
-        kind="string",
         metavar="yes|no|moves=N,gain=SCORE",
         help="whether the watcher moves instances to balance the cluster: at most N moves an hour"
         " (4), which must improve the score by SCORE (0.01)",

@@ -159,9 +159,8 @@ COMMAND = Command(
             default=None,
             help="make a new certificate of the REST daemon",
         ),
-        Option(
+        opt.text(
             "--rapi-certificate",
-            kind="string",
             dest="rapi_cert",
             metavar="FILE",
             help="take the certificate of the REST daemon from a file with key and certificate",
@@ -172,16 +171,14 @@ COMMAND = Command(
             default=None,
             help="make a new certificate for SPICE, and the authority that signs it",
         ),
-        Option(
+        opt.text(
             "--spice-certificate",
-            kind="string",
             dest="spice_cert",
             metavar="FILE",
             help="take the certificate for SPICE from a file with key and certificate",
         ),
-        Option(
+        opt.text(
             "--spice-ca-certificate",
-            kind="string",
             dest="spice_cacert",
             metavar="FILE",
             help="take the certificate of the authority for SPICE from a file",
@@ -196,9 +193,8 @@ COMMAND = Command(
             dest="new_cluster_domain_secret",
             help="make a new secret for moving instances between clusters",
         ),
-        Option(
+        opt.text(
             "--cluster-domain-secret",
-            kind="string",
             dest="cluster_domain_secret",
             metavar="FILE",
             help="take the secret for moving instances between clusters from a file",
@@ -213,7 +209,7 @@ COMMAND = Command(
             choices=("dsa", "ecdsa", "ed25519", "rsa"),
             help="type of the new SSH keys",
         ),
-        Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of the new SSH keys"),
+        opt.number("--ssh-key-bits", metavar="BITS", help="length of the new SSH keys"),
         opt.negative(
             "--no-ssh-key-check",
             dest="ssh_key_check",

@@ -150,10 +150,9 @@ COMMAND = Command(
             metavar="SIZE",
             help="memory of the new instance; 128 MiB by default",
         ),
-        Option(
+        opt.number(
             "-p",
             "--vcpus",
-            kind="int",
             default=1,
             metavar="N",
             help="virtual processors of the new instance; 1 by default",
@@ -180,17 +179,15 @@ COMMAND = Command(
             help="network interfaces of the new instance",
         ),
         opt.os_type("operating system of the new instance"),
-        Option("--tags", kind="string", metavar="TAG,...", help="tags of the new instance"),
-        Option(
+        opt.text("--tags", metavar="TAG,...", help="tags of the new instance"),
+        opt.number(
             "--spindle-use",
-            kind="int",
             default=1,
             metavar="N",
             help="spindles which the new instance uses; 1 by default",
         ),
-        Option(
+        opt.number(
             "--count",
-            kind="int",
             default=2,
             metavar="N",
             help="number of instances, for multi-allocate; 2 by default",

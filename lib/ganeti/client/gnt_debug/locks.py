@@ -8,7 +8,7 @@ import time
 from ganeti import errors
 from ganeti.cli import failures, filters, jobs, listing, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -108,9 +108,8 @@ LOCKS = Command(
     [
         # Its own --interval is older than --watch.
         *(option for option in opt.LIST_OPTIONS if option is not opt.INTERVAL),
-        Option(
+        opt.number(
             "--interval",
-            kind="int",
             metavar="SECONDS",
             help="show the locks again every SECONDS; by default once",
         ),

@@ -8,7 +8,7 @@ import time
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -98,17 +98,15 @@ SUBMIT_JOB = Command(
         opt.PRIORITY,
         opt.VERBOSE,
         opt.flag("--each", help="submit one job for each opcode"),
-        Option(
+        opt.number(
             "--job-repeat",
-            kind="int",
             dest="rep_job",
             default=1,
             metavar="N",
             help="submit each job N times; 1 by default",
         ),
-        Option(
+        opt.number(
             "--op-repeat",
-            kind="int",
             dest="rep_op",
             default=1,
             metavar="N",

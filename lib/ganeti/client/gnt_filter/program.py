@@ -77,9 +77,8 @@ _RULE_OPTIONS = (
         " types jobid,"
         " opcode and reason, all of which must hold; all jobs by default",
     ),
-    Option(
+    opt.number(
         "--priority",
-        kind="int",
         default=0,
         metavar="NUMBER",
         help="rules with lower numbers are applied first; 0 by default",

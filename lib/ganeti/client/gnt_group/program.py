@@ -14,7 +14,7 @@ from ganeti.cli import (
     terminal,
 )
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Program, Values
+from ganeti.cli.command import Argument, Command, Program, Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -275,16 +275,14 @@ def evacuate(values: Values, arguments: list[str]) -> int:
 
 _JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
 _GROUP = Argument("group", 1, 1)
-ALLOC_POLICY = Option(
+ALLOC_POLICY = opt.text(
     "--alloc-policy",
-    kind="string",
     metavar="POLICY",
     help="whether allocators may place instances in the group: preferred, last_resort (if no"
     " preferred group has enough free capacity) or unallocable",
 )
-HYPERVISORS = Option(
+HYPERVISORS = opt.text(
     "--enabled-hypervisors",
-    kind="string",
     metavar="NAMES|default",
     help="hypervisors of the nodes of the group, separated by commas; default means all of the"
     " cluster",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import change_group, failures, instance_options, jobs, terminal, value_types
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 from ganeti.constants import disk as disk_const
 from ganeti.utils.digits import is_number
 
@@ -210,12 +210,7 @@ COMMANDS = (
             opt.new_secondary("make this node the secondary node instead of the present one"),
             opt.IALLOCATOR,
             opt.flag("-a", "--auto", help="replace damaged volumes"),
-            Option(
-                "--disks",
-                kind="string",
-                metavar="N,...",
-                help="replace only the disks with these numbers",
-            ),
+            opt.text("--disks", metavar="N,...", help="replace only the disks with these numbers"),
             change_group.EARLY_RELEASE,
             opt.IGNORE_IPOLICY,
             *_JOB,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import change_group, failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Program, Values
+from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.client.gnt_instance import (
     add,
     batch_create,
@@ -197,9 +197,8 @@ PROGRAM = Program(
                     help="only show the command that opens the console",
                 ),
                 opt.flag("--log", help="show what the instance has written to its console"),
-                Option(
+                opt.number(
                     "--lines",
-                    kind="int",
                     metavar="N",
                     help="with --log: how many of the last lines, 100 by default; 0 for none",
                 ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, listing, row_list, selector, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_instance import selection
 from ganeti.constants import query as query_const
 from ganeti.utils.digits import is_number
@@ -144,15 +144,13 @@ COMMANDS = (
         take,
         [Argument("instance", 1, 1)],
         [
-            Option(
+            opt.text(
                 "--disks",
-                kind="string",
                 metavar="N,...",
                 help="make a snapshot of the disks with these numbers only",
             ),
-            Option(
+            opt.text(
                 "--snapshot-name",
-                kind="string",
                 metavar="NAME",
                 help="name of the snapshot; by default the time (UTC), such as 20261121-101500",
             ),

@@ -104,9 +104,8 @@ COMMANDS = (
         [
             opt.FORCE,
             *selection.SELECTION,
-            Option(
+            opt.number(
                 "--timeout",
-                kind="int",
                 default=const.SHUTDOWN_TIMEOUT_S,
                 metavar="SECONDS",
                 help="how long a guest may take to stop by itself;"

@@ -248,17 +248,15 @@ TOP = Command(
     [
         *selector.INSTANCE_OPTIONS,
         opt.flag("--once", help="measure for one second, show the table and exit"),
-        Option(
+        opt.number(
             "--interval",
-            kind="int",
             default=live.INTERVAL_S,
             metavar="SECONDS",
             help=f"update the table every SECONDS; {live.INTERVAL_S} by default",
         ),
-        Option(
+        opt.number(
             "-n",
             "--number",
-            kind="int",
             metavar="NUMBER",
             help="show at most NUMBER guests; by default as many as fit on the terminal",
         ),

@@ -383,17 +383,15 @@ PROGRAM = Program(
             [],
             [
                 opt.flag("--once", help="show the list once and exit, as without a terminal"),
-                Option(
+                opt.number(
                     "--interval",
-                    kind="int",
                     default=2,
                     metavar="SECONDS",
                     help="update the list every SECONDS; 2 by default",
                 ),
-                Option(
+                opt.number(
                     "-n",
                     "--number",
-                    kind="int",
                     metavar="NUMBER",
                     help="show at most NUMBER jobs; by default as many as fit on the terminal",
                 ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Program, Values
+from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.client.gnt_node import (
     maintenance,
     modify,
@@ -314,9 +314,8 @@ PROGRAM = Program(
                     help="print a token and wait until ganeti-join runs on the machine with"
                     " this token; SSH is not used",
                 ),
-                Option(
+                opt.number(
                     "--token-lifetime",
-                    kind="int",
                     default=3600,
                     metavar="SECONDS",
                     help="how long the token is valid; 3600 by default",

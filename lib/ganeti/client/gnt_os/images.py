@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, listing, row_list, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
+from ganeti.cli.command import Argument, Command, Values
 from ganeti.constants import query as query_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -337,29 +337,19 @@ OPTIONS = (
     opt.SORT_BY,
     opt.WATCH,
     opt.INTERVAL,
-    Option(
-        "--checksum",
-        kind="string",
-        metavar="sha256:HEX",
-        help="fetch: the SHA-256 or SHA-512 of the image",
-    ),
-    Option(
+    opt.text("--checksum", metavar="sha256:HEX", help="fetch: the SHA-256 or SHA-512 of the image"),
+    opt.text(
         "--checksum-file",
-        kind="string",
         metavar="SOURCE",
         help="fetch: path or address of a file with checksums, such as SHA512SUMS",
     ),
-    Option(
+    opt.text(
         "--signature",
-        kind="string",
         metavar="SOURCE",
         help="fetch: path or address of a signature of the file with checksums, else of the image",
     ),
-    Option(
-        "--keyring",
-        kind="string",
-        metavar="FILE",
-        help="fetch: the OpenPGP keyring with the keys which may sign",
+    opt.text(
+        "--keyring", metavar="FILE", help="fetch: the OpenPGP keyring with the keys which may sign"
     ),
     opt.flag("--no-share", help="fetch: do not send the image to the other nodes"),
     opt.NODES,
