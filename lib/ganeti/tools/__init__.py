@@ -23,5 +23,6 @@ Each module with a function ``main`` is one program; the starters are in the top
 :mod:`.mon_collector`     ``mon-collector``: runs one collector of the monitoring daemon once
 :mod:`.move_instance`     ``move-instance``: moves instances to another cluster
 :mod:`.ovfconverter`      ``ovfconverter``: makes exports of OVF appliances, and the reverse
+:mod:`.entry`             how the programs print an error
 ========================= =========================================================================
 """
