@@ -45,6 +45,8 @@ PATTERNS = {
     "sight (of a node or daemon)": r"(?<![a-z`\"])sights?(?![a-z])",
     "look (at intervals)": r"LOOK(ED)?_|\b(two|each|first|next|one) looks?\b",
     "at work": r"\bat[ _]work\b",
+    "place (of a job or process)": r"job_?places?\b"
+    r"|\bplaces? (of|for) (a|the|its|one|each) (job|process)\b",
     # QEMU and asyncio spell it with two letters, and so does a published message.
     "cancelled, cancelling": r"(?<![\".])(?<!successfully )cancell(ed|ing)(?![\"(]|error)",
 }
@@ -80,6 +82,7 @@ STEMS = {
     "picture (of a job)": ("picture",),
     "go on alone, waiting disk": ("alone", "go_on", "waiting"),
     "left work, left-over work": ("left",),
+    "place (of a job or process)": ("place",),
 }
 
 
@@ -131,6 +134,7 @@ def test_the_old_words_are_gone(file: str) -> None:
         ("def behind(self) -> int:", "behind"),
         ("Wishes = list", "wish"),
         ("what the node was told", "told"),
+        ("the place of a job", "place (of a job or process)"),
     ],
 )
 def test_the_check_finds(line: str, word: str) -> None:

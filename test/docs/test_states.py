@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ganeti.config.transaction import Transaction
-from ganeti.jobexec import place
+from ganeti.jobexec import process_handle
 from ganeti.jqueue import job, replication
 from ganeti.replication import peer
 
@@ -28,7 +28,7 @@ def section(title: str) -> str:
     ("title", "moves"),
     [
         ("An opcode, and its job", job.LEGAL_MOVES),
-        ("The process of a job", place._MOVES),
+        ("The process of a job", process_handle._MOVES),
         ("The copy of a candidate", peer.MOVES),
         ("The delivery to a candidate", replication.PHASES),
     ],

@@ -103,7 +103,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("fork_server",),
         ("idle_fork_server",),
         ("forker", "requests"),
-        ("place",),
+        ("process_handle",),
         ("executor",),
     ),
     "platform": (

@@ -2,34 +2,34 @@
 
 The modules of both sides, from the bottom:
 
-=================== ==============================================================================
-:mod:`.messages`    messages over a unix socket, with objects of the configuration and errors
-:mod:`.livelock`    the file which shows that a job process lives, and the record of what it holds
-:mod:`.changes`     what changed in the configuration since a state which a process has
-:mod:`.forms`       how values travel in messages, by their annotations
-:mod:`.methods`     all requests of a job process, and the proxies which send them
-=================== ==============================================================================
+======================== ===========================================================================
+:mod:`.messages`         messages over a unix socket, with objects of the configuration and errors
+:mod:`.livelock`         the file which shows that a job process lives, and what the process holds
+:mod:`.changes`          what changed in the configuration since a state which a process has
+:mod:`.forms`            how values travel in messages, by their annotations
+:mod:`.methods`          all requests of a job process, and the proxies which send them
+======================== ===========================================================================
 
 In a job process:
 
-=================== ==============================================================================
-:mod:`.link`        the connection to the master daemon: requests, and the way back after a restart
-:mod:`.remote`      those services of which the process keeps a part: configuration, locks, log
-:mod:`.node_calls`  node calls, under the epoch of the present master daemon of this node
-:mod:`.process`     executes the opcodes of one job
-:mod:`.fork_server` the process which makes job processes
-:mod:`.idle_fork_server`     the same process before it has anything to do
-=================== ==============================================================================
+======================== ===========================================================================
+:mod:`.link`             the connection to the master daemon: requests, reconnection after a restart
+:mod:`.remote`           those services of which the process keeps a part: configuration, locks, log
+:mod:`.node_calls`       node calls, under the epoch of the present master daemon of this node
+:mod:`.process`          executes the opcodes of one job
+:mod:`.fork_server`      the process which makes job processes
+:mod:`.idle_fork_server` the same process before it has anything to do
+======================== ===========================================================================
 
 In the master daemon:
 
-=================== ==============================================================================
-:mod:`.leftovers`   what an interrupted opcode may leave, and the command which cleans up
-:mod:`.forker`      asks the fork server for processes
-:mod:`.requests`    carries out the requests of a job process, or has them carried out
-:mod:`.place`       the process of one job: its opcodes, kill and death
-:mod:`.executor`    all job processes: start, connection, and adoption after a restart
-=================== ==============================================================================
+======================== ===========================================================================
+:mod:`.leftovers`        what an interrupted opcode may leave, and the command which cleans up
+:mod:`.forker`           asks the fork server for processes
+:mod:`.requests`         carries out the requests of a job process, or has them carried out
+:mod:`.process_handle`   the process of one job: its opcodes, kill and death
+:mod:`.executor`         all job processes: start, connection, and adoption after a restart
+======================== ===========================================================================
 
 ``doc/design-job-processes.rst`` explains why. Source: Ganeti daemons design, *Job death detection*,
 *Job execution*, *WConfD details*.

@@ -1,8 +1,9 @@
 """The job processes, as the master daemon sees them: start, connection, kill, death, adoption.
 
-:class:`ProcessExecutor` is what the job queue uses (:class:`ganeti.jqueue.execution.Places`). Each
-:class:`~ganeti.jobexec.place.JobPlace` is the process of one job. A thread accepts the connections
-of processes, and another one learns from the kernel when a process has ended.
+:class:`ProcessExecutor` is what the job queue uses (:class:`ganeti.jqueue.execution.Executor`).
+Each :class:`~ganeti.jobexec.process_handle.ProcessHandle` stands for the process of one job. A
+thread accepts the connections of processes, and another one learns from the kernel when a process
+has ended.
 
 A process is only ended through a descriptor from pidfd_open(2), so it is never another one which
 got its number. A process which came from an earlier master daemon is identified by its livelock:
@@ -29,10 +30,10 @@ from ganeti.cmdlib.base import MasterContext
 from ganeti.constants import job as job_const
 from ganeti.jobexec import leftovers, link, livelock
 from ganeti.jobexec.changes import SharedNumber
-from ganeti.jobexec.forker import Forker, JobProcess, has_ended
+from ganeti.jobexec.forker import ForkedProcess, Forker, has_ended
 from ganeti.jobexec.messages import Channel, ChannelClosed, ChannelTimeout
-from ganeti.jobexec.place import JobPlace, ProcessState
 from ganeti.jobexec.process import Surroundings
+from ganeti.jobexec.process_handle import ProcessHandle, ProcessState
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.execution import Adopted
 from ganeti.locking import Level, Owner
@@ -58,7 +59,7 @@ class _Resting(NamedTuple):
     :ivar since: time of the monotonic clock at which its last job ended.
     """
 
-    process: JobProcess
+    process: ForkedProcess
     channel: Channel
     since: float
 
@@ -90,7 +91,7 @@ class ProcessExecutor:
         self.loaded = context.config.snapshot().serial_no
         self._lock = threading.Condition()
         # By token, also those whose end is awaited.
-        self._places: dict[str, JobPlace] = {}
+        self._handles: dict[str, ProcessHandle] = {}
         self._resting: list[_Resting] = []
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Tokens of processes which are being made.
@@ -121,9 +122,9 @@ class ProcessExecutor:
     def detach(self) -> None:
         """Let the processes whose opcodes are running go on without this master daemon."""
         with self._lock:
-            places = list(self._places.values())
-        for place in places:
-            place.detach()
+            handles = list(self._handles.values())
+        for handle in handles:
+            handle.detach()
 
     # -- for the queue ------------------------------------------------------------------------
 
@@ -132,7 +133,7 @@ class ProcessExecutor:
         how = self.context.config.cluster().job_execution
         return how == job_const.EXECUTION_PROCESSES
 
-    def open(self, job_id: int) -> JobPlace:
+    def open(self, job_id: int) -> ProcessHandle:
         """Make the process of a job.
 
         :raises OpExecError: the process cannot be made.
@@ -140,23 +141,25 @@ class ProcessExecutor:
         most = self.context.config.cluster().max_tracked_jobs
         with self._lock:
             # Processes which end count, too. One which the kernel does not end is not waited for.
-            if len(self._places) + len(self._resting) >= most:
-                self._lock.wait_for(lambda: bool(self._resting) or len(self._places) < most, _END_S)
-        if (place := self._reuse(job_id)) is not None:
-            return place
+            if len(self._handles) + len(self._resting) >= most:
+                self._lock.wait_for(
+                    lambda: bool(self._resting) or len(self._handles) < most, _END_S
+                )
+        if (handle := self._reuse(job_id)) is not None:
+            return handle
         token = secrets.token_hex(8)
         path = livelock.path_of(self._here.livelock_dir, job_id, token)
         with self._lock:
             self._starting.add(token)
         try:
             process = self._forker.make(job_id, token)
-            return self._add(JobPlace(self, job_id, token, process, path))
+            return self._add(ProcessHandle(self, job_id, token, process, path))
         finally:
             with self._lock:
                 self._starting.discard(token)
                 self._lock.notify_all()
 
-    def _reuse(self, job_id: int) -> JobPlace | None:
+    def _reuse(self, job_id: int) -> ProcessHandle | None:
         """Give a job a process which rests; None when there is none."""
         token = secrets.token_hex(8)
         path = livelock.path_of(self._here.livelock_dir, job_id, token)
@@ -170,33 +173,33 @@ class ProcessExecutor:
                     self._drop(rest)
                     continue
                 process = rest.process._replace(number=rest.process.number + 1)
-                place = JobPlace(self, job_id, token, process, path)
-                self._places[token] = place
+                handle = ProcessHandle(self, job_id, token, process, path)
+                self._handles[token] = handle
             try:
-                place.reuse(rest.channel)
+                handle.reuse(rest.channel)
             except ChannelClosed:
                 # It has just ended, and the other thread learns of that.
-                place.close()
+                handle.close()
             else:
-                return place
+                return handle
 
-    def rest(self, place: JobPlace, channel: Channel) -> None:
+    def rest(self, handle: ProcessHandle, channel: Channel) -> None:
         """Keep the process of a job which has ended, for another job.
 
         :raises ChannelClosed: its connection has ended.
         """
         most = self.context.config.cluster().max_tracked_jobs
         with self._lock:
-            few = len(self._places) + len(self._resting) <= most
-        keep = few and place.process.number < _MOST_JOBS
+            few = len(self._handles) + len(self._resting) <= most
+        keep = few and handle.process.number < _MOST_JOBS
         # First, because afterwards another thread may send it a job.
         channel.send({"rest": True} if keep else {"end": ""})
         if not keep:
             return
         with self._lock:
             # Otherwise it has just ended, and was forgotten.
-            if self._places.pop(place.token, None) is not None:
-                self._resting.append(_Resting(place.process, channel, time.monotonic()))
+            if self._handles.pop(handle.token, None) is not None:
+                self._resting.append(_Resting(handle.process, channel, time.monotonic()))
                 self._lock.notify_all()
         # The watching thread looks when the first one has rested for too long.
         os.eventfd_write(self._wake, 1)
@@ -219,11 +222,11 @@ class ProcessExecutor:
         one.channel.close()
         os.close(one.process.pidfd)
 
-    def _add(self, place: JobPlace) -> JobPlace:
+    def _add(self, handle: ProcessHandle) -> ProcessHandle:
         with self._lock:
-            self._places[place.token] = place
-        self._poll.register(place.pidfd, select.EPOLLIN)
-        return place
+            self._handles[handle.token] = handle
+        self._poll.register(handle.pidfd, select.EPOLLIN)
+        return handle
 
     def adopt(self, running: Sequence[jobs.QueuedJob]) -> Adopted:
         """Find the jobs whose processes are alive, and take their locks.
@@ -233,20 +236,20 @@ class ProcessExecutor:
         :param running: jobs whose opcodes were running when an earlier master daemon ended.
         :returns: the jobs which go on, and those whose processes had to be ended.
         """
-        places, ended = {}, {}
+        handles, ended = {}, {}
         for job in running:
-            place = self._adopt(job)
-            if isinstance(place, JobPlace):
-                places[job.id] = place
-            elif place is not None:
-                ended[job.id] = place
+            handle = self._adopt(job)
+            if isinstance(handle, ProcessHandle):
+                handles[job.id] = handle
+            elif handle is not None:
+                ended[job.id] = handle
         livelock.remove_stale(self._here.livelock_dir)
-        return Adopted(places, ended)
+        return Adopted(handles, ended)
 
-    def _adopt(self, job: jobs.QueuedJob) -> JobPlace | str | None:
+    def _adopt(self, job: jobs.QueuedJob) -> ProcessHandle | str | None:
         """Find the process of a job; None when it has ended.
 
-        :returns: its place, or the error of the job when the process was alive and could not go on.
+        :returns: the handle, or the error of the job if the process was alive and had to be ended.
         """
         path, pid = job.state.livelock, job.state.process_id
         token = None if path is None else livelock.token_of(path)
@@ -264,8 +267,8 @@ class ProcessExecutor:
                 return None
             held = livelock.read_record(path)
             # It may be of an older release, and executes no other job.
-            process = JobProcess(pid, pidfd, _MOST_JOBS)
-            place = JobPlace(self, job.id, token, process, path)
+            process = ForkedProcess(pid, pidfd, _MOST_JOBS)
+            handle = ProcessHandle(self, job.id, token, process, path)
             self._take_locks(self.owner(job.id), held)
         except (OSError, errors.GenericError) as err:
             _log.error("job %d: process %d cannot go on, and is ended: %s", job.id, pid, err)
@@ -277,10 +280,10 @@ class ProcessExecutor:
                 f"the master daemon was restarted and ended process {pid} of the job, which could"
                 f" not go on: {err}. What it had done was not undone: {leftovers.advice(op.input)}."
             )
-        place.adopt(op)
+        handle.adopt(op)
         _log.info("job %d goes on in process %d", job.id, pid)
-        self._add(place)
-        return place
+        self._add(handle)
+        return handle
 
     def _take_locks(self, owner: Owner, held: livelock.Held) -> None:
         locks = self.context.locks
@@ -304,7 +307,7 @@ class ProcessExecutor:
 
     def kill(self, job_id: int, reason: str) -> bool:
         """End the process of a job; return whether this call did it."""
-        return any([place.kill(reason) for place in self._of(job_id)])
+        return any([handle.kill(reason) for handle in self._of(job_id)])
 
     def end_all(self) -> None:
         """End all processes at once, because this node is not the master's any more.
@@ -313,7 +316,7 @@ class ProcessExecutor:
         """
         # Another thread may hold the lock, but does not wait for anything with it.
         with self._lock:
-            pidfds = [place.pidfd for place in self._places.values()]
+            pidfds = [handle.pidfd for handle in self._handles.values()]
             pidfds += [one.process.pidfd for one in self._resting]
             for pidfd in pidfds:
                 with contextlib.suppress(ProcessLookupError):
@@ -321,27 +324,27 @@ class ProcessExecutor:
 
     def wake(self, job_id: int) -> None:
         """Let the process of a job ask whether the job was canceled."""
-        for place in self._of(job_id):
-            place.wake()
+        for handle in self._of(job_id):
+            handle.wake()
 
-    def _of(self, job_id: int) -> list[JobPlace]:
+    def _of(self, job_id: int) -> list[ProcessHandle]:
         with self._lock:
-            return [place for place in self._places.values() if place.job_id == job_id]
+            return [handle for handle in self._handles.values() if handle.job_id == job_id]
 
     def advice(self, op: Mapping[str, Any]) -> str:
         """Return what an interrupted opcode may leave; see :func:`.leftovers.advice`."""
         return leftovers.advice(op)
 
-    def forget(self, place: JobPlace) -> None:
+    def forget(self, handle: ProcessHandle) -> None:
         """Forget a process which has ended and whose job has ended or waits again."""
         with self._lock:
-            if self._places.pop(place.token, None) is None:
+            if self._handles.pop(handle.token, None) is None:
                 return
             self._lock.notify_all()
         with contextlib.suppress(OSError, ValueError):
-            self._poll.unregister(place.pidfd)
-        livelock.forget(place.livelock)
-        place.close_descriptors()
+            self._poll.unregister(handle.pidfd)
+        livelock.forget(handle.livelock)
+        handle.close_descriptors()
 
     # -- the threads --------------------------------------------------------------------------
 
@@ -363,31 +366,31 @@ class ProcessExecutor:
             ).start()
 
     def _greet(self, channel: Channel) -> None:
-        """Give a new connection to the place of its process, or tell the process to end."""
+        """Give a new connection to the handle of its process, or tell the process to end."""
         try:
             greeting = channel.receive(_GREETING_S)
-            place = self._place_of(channel, greeting)
-            if place is None:
+            handle = self._handle_of(channel, greeting)
+            if handle is None:
                 channel.send(
                     {"end": "the job was interrupted before it had changed anything, or has ended"}
                 )
                 channel.close()
             else:
-                place.connected(channel, greeting)
+                handle.connected(channel, greeting)
         except (ChannelClosed, ChannelTimeout, errors.ParseError) as err:
             _log.warning("a job process sent no greeting: %s", err)
             channel.close()
 
-    def _place_of(self, channel: Channel, greeting: Any) -> JobPlace | None:
+    def _handle_of(self, channel: Channel, greeting: Any) -> ProcessHandle | None:
         token = greeting.get("token") if isinstance(greeting, dict) else None
         with self._lock:
             # A new process may be faster than the news of it.
             self._lock.wait_for(lambda: token not in self._starting, _GREETING_S)
-            place = self._places.get(token) if isinstance(token, str) else None
+            handle = self._handles.get(token) if isinstance(token, str) else None
         pid, _uid, _gid = _PEER.unpack(
             channel.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         )
-        return place if place is not None and place.process_id == pid else None
+        return handle if handle is not None and handle.process_id == pid else None
 
     def _watch(self) -> None:
         self._poll.register(self._wake, select.EPOLLIN)
@@ -398,14 +401,14 @@ class ProcessExecutor:
                     os.eventfd_read(self._wake)
                     continue
                 with self._lock:
-                    found = [one for one in self._places.values() if one.pidfd == descriptor]
+                    found = [one for one in self._handles.values() if one.pidfd == descriptor]
                     gone = [one for one in self._resting if one.process.pidfd == descriptor]
                     self._resting = [one for one in self._resting if one not in gone]
                 for one in gone:
                     self._drop(one)
-                for place in found:
+                for handle in found:
                     with contextlib.suppress(OSError, ValueError):
                         self._poll.unregister(descriptor)
-                    place.died()
-                    if place.state is ProcessState.GONE:
-                        self.forget(place)
+                    handle.died()
+                    if handle.state is ProcessState.GONE:
+                        self.forget(handle)

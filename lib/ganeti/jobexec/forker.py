@@ -20,7 +20,7 @@ _ENDED: Final = (
 )
 
 
-class JobProcess(NamedTuple):
+class ForkedProcess(NamedTuple):
     """A job process.
 
     :ivar pidfd: a descriptor of the process, from pidfd_open(2); the receiver closes it.
@@ -67,7 +67,7 @@ class Forker:
         with contextlib.suppress(ChannelClosed):
             self._channel.send({})
 
-    def make(self, job_id: int, token: str) -> JobProcess:
+    def make(self, job_id: int, token: str) -> ForkedProcess:
         """Make the process of a job.
 
         :raises OpExecError: the system cannot make one, or the fork server has ended.
@@ -92,7 +92,7 @@ class Forker:
         if pid < 0:
             raise errors.OpExecError(f"cannot make a process for the job: {os.strerror(-pid)}")
         os.set_inheritable(descriptors[0], False)
-        return JobProcess(pid, descriptors[0])
+        return ForkedProcess(pid, descriptors[0])
 
     def close(self) -> None:
         """Let the fork server end."""

@@ -1,7 +1,8 @@
-"""Where the opcodes of a job are executed: in the worker thread, or in a process of the job.
+"""Where the opcodes of a job are executed: in this process, or in a process of the job.
 
-The scheduler gives the opcodes of a job to its *place*, one after the other. Job processes are in a
-higher layer (:mod:`ganeti.jobexec`), and the queue knows them as :class:`Places`.
+The scheduler gives the opcodes of a job to a :class:`Process`, one after the other. The processes
+of jobs are in a higher layer (:mod:`ganeti.jobexec`), and the queue knows them as
+:class:`Executor`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ class JobDetached(Exception):  # noqa: N818  it is not a failure of the job
     """The master daemon ends, and the job goes on in its process."""
 
 
-class Place(Protocol):
-    """Where the opcodes of one job are executed."""
+class Process(Protocol):
+    """The process in which the opcodes of one job are executed."""
 
     @property
     def livelock(self) -> str | None:
-        """The file which the process keeps locked in which they are executed."""
+        """The file which the process keeps locked."""
 
     @property
     def process_id(self) -> int:
-        """The number of that process."""
+        """The number of the process."""
 
     def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, index: int, /) -> Any:
         """Execute an opcode, or wait for its end if it is being executed already.
@@ -42,30 +43,30 @@ class Place(Protocol):
         """
 
     def close(self) -> None:
-        """End the use of this place, because the job has ended or waits again."""
+        """End the use of the process, because the job has ended or waits again."""
 
 
 class Adopted(NamedTuple):
     """Jobs whose processes were alive when the master daemon started.
 
-    :ivar places: job id -> place, of the jobs which go on.
-    :ivar ended: job id -> why its process could not go on and was ended, the error of the job.
+    :ivar processes: job id -> process, of the jobs which continue.
+    :ivar ended: job id -> why its process could not continue and was ended, the error of the job.
     """
 
-    places: Mapping[int, Place]
+    processes: Mapping[int, Process]
     ended: Mapping[int, str]
 
 
-class Places(Protocol):
-    """The processes of jobs."""
+class Executor(Protocol):
+    """Executes jobs in processes of their own."""
 
     def in_use(self) -> bool:
         """Tell whether jobs which start now get a process."""
 
-    def open(self, job_id: int, /) -> Place:
-        """Make a place for a job.
+    def open(self, job_id: int, /) -> Process:
+        """Make the process of a job.
 
-        :raises errors.OpExecError: the place cannot be made.
+        :raises errors.OpExecError: the process cannot be made.
         """
 
     def adopt(self, running: Sequence[jobs.QueuedJob], /) -> Adopted:
@@ -91,8 +92,8 @@ class Places(Protocol):
         """Return what an opcode may leave when it is ended, and the command which cleans up."""
 
 
-class Thread:
-    """The worker thread as the place of a job.
+class OwnProcess:
+    """The process of the master daemon, whose worker threads execute opcodes.
 
     :param livelock: file which the master daemon keeps locked.
     """
@@ -103,7 +104,7 @@ class Thread:
         self.process_id = os.getpid()
 
     def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, _index: int) -> Any:
-        """Execute an opcode in this thread; return its result."""
+        """Execute an opcode in the calling thread; return its result."""
         return self._execute(op.opcode(), callbacks)
 
     def close(self) -> None:

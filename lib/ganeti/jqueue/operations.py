@@ -16,7 +16,7 @@ from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.commit import Batch, Committer, Waiter
-from ganeti.jqueue.execution import Places
+from ganeti.jqueue.execution import Executor
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.scheduler import Scheduler
 from ganeti.jqueue.subscriptions import JobChange, Subscription
@@ -42,7 +42,7 @@ def result_of(begin: Callable[[Done], None]) -> Any:
 class JobOperations:
     """The operations on the jobs of a queue.
 
-    :param places: the processes of jobs; None when there are none.
+    :param executor: the processes of jobs; None when there are none.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class JobOperations:
         scheduler: Scheduler,
         committer: Committer,
         publisher: Publisher,
-        places: Places | None,
+        executor: Executor | None,
     ) -> None:
         self._table = table
         self._scheduler = scheduler
         self._committer = committer
         self._publisher = publisher
-        self._places = places
+        self._executor = executor
 
     def cancel_async(self, job_id: int, done: Done) -> None:
         """Cancel a job; `done` gets ``(success, message)``.
@@ -139,8 +139,8 @@ class JobOperations:
                 self.cancel_async(job_id, done)
             return
         message = f"job {job_id} was killed"
-        if begun and self._places is not None:
-            message += f" during {text}: {self._places.advice(input_)}"
+        if begun and self._executor is not None:
+            message += f" during {text}: {self._executor.advice(input_)}"
 
         def look(change: JobChange) -> None:
             if change[0][0] in jobs.FINALIZED:

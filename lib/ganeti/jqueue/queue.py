@@ -34,7 +34,7 @@ from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import MAJORITY_HINT, SubmitResult
 from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Committer
-from ganeti.jqueue.execution import Execute, Places
+from ganeti.jqueue.execution import Execute, Executor
 from ganeti.jqueue.operations import CHUNK, Done, JobOperations, result_of
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.replication import QueueWitness, Replicator, Transport
@@ -79,7 +79,7 @@ class JobQueue:
         running when an earlier master daemon ended.
     :param majority: whether a job is acknowledged only when a majority of the candidates has it.
     :param witness: see :class:`~ganeti.jqueue.replication.Replicator`.
-    :param places: the processes of jobs; None if all jobs are executed in the worker threads.
+    :param executor: the processes of jobs; None if all jobs are executed in the worker threads.
     :ivar drained: whether new jobs are refused; changed by :meth:`set_drain`.
     """
 
@@ -99,7 +99,7 @@ class JobQueue:
         interrupted: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
         majority: Callable[[], bool] = lambda: False,
         witness: QueueWitness | None = None,
-        places: Places | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self._store = store
         self._interrupted = interrupted
@@ -136,11 +136,11 @@ class JobQueue:
             filters=filters,
             max_running=max_running,
             fatal=fatal,
-            places=places,
+            executor=executor,
         )
         parts = (self.table, self.scheduler, self.committer, self.publisher)
-        self.operations = JobOperations(*parts, places)
-        self._places = places
+        self.operations = JobOperations(*parts, executor)
+        self._executor = executor
         if transport is not None:
             here.restore = Restorer(self.table, self.scheduler, transport).restore
 
@@ -154,7 +154,7 @@ class JobQueue:
         self._store.open()
         recovery.load(self.table)
         running = [job for job in self.table.jobs.values() if recovery.running(job) is not None]
-        adopted, ended = ({}, {}) if self._places is None else self._places.adopt(running)
+        adopted, ended = ({}, {}) if self._executor is None else self._executor.adopt(running)
         self._interrupted([job for job in running if job.id not in adopted])
         self.committer.start()
         if self._store.taken_over:

@@ -24,7 +24,7 @@ from ganeti.jqueue import dependencies, job_trace
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping, Submit
 from ganeti.jqueue.commit import Committer, Waiter
-from ganeti.jqueue.execution import Execute, JobDetached, Place, Places, Thread
+from ganeti.jqueue.execution import Execute, Executor, JobDetached, OwnProcess, Process
 from ganeti.jqueue.filters import NO_RULE, FilterGate, FilterVerdict, rejection
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.rate_meter import RateMeter
@@ -81,13 +81,13 @@ class Scheduler:
         filters: Iterable[FilterRule],
         max_running: int,
         fatal: Callable[[], None],
-        places: Places | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self._table = table
         self._publisher = publisher
-        self._thread = Thread(execute, table.livelock)
-        self._places = places
-        self._adopted: dict[int, Place] = {}
+        self._own_process = OwnProcess(execute, table.livelock)
+        self._executor = executor
+        self._adopted: dict[int, Process] = {}
         self._submit = submit
         self._locks = locks
         self.committer = committer
@@ -191,8 +191,8 @@ class Scheduler:
 
     def wake(self, job: jobs.QueuedJob) -> None:
         """Let a job which waits for locks notice that it is to stop, and one in a process, too."""
-        if self._places is not None:
-            self._places.wake(job.id)
+        if self._executor is not None:
+            self._executor.wake(job.id)
         if self._locks is not None:
             self._locks.wake(self._table.owner(job.id))
 
@@ -210,17 +210,17 @@ class Scheduler:
             ]
         for job in waiting:
             self.wake(job)
-        if self._places is not None:
-            self._places.detach()
+        if self._executor is not None:
+            self._executor.detach()
         return self.pool.stop(timeout_s)
 
-    def adopt(self, places: Mapping[int, Place]) -> None:
+    def adopt(self, processes: Mapping[int, Process]) -> None:
         """Go on with jobs whose opcodes are running in processes. Needs the lock.
 
-        :param places: job id -> place.
+        :param processes: job id -> process.
         """
-        self._adopted.update(places)
-        for job_id in places:
+        self._adopted.update(processes)
+        for job_id in processes:
             job = self._table.jobs[job_id]
             self.gate.enter(job_id, NO_RULE)
             op = job.current()
@@ -231,7 +231,7 @@ class Scheduler:
 
     def kill(self, job_id: int, reason: str) -> bool:
         """End the process of a job at once; return whether there was one."""
-        return self._places is not None and self._places.kill(job_id, reason)
+        return self._executor is not None and self._executor.kill(job_id, reason)
 
     # -- execution, in a worker ------------------------------------------------------------------
 
@@ -241,44 +241,44 @@ class Scheduler:
         # of the line, and no job is between the line and a worker.
         with self._table.lock:
             job_id = self.pool.take()
-            place = begun = adopted = None
+            process = begun = adopted = None
             if job_id is not None:
-                place = adopted = self._adopted.pop(job_id, None)
-                if place is not None:
+                process = adopted = self._adopted.pop(job_id, None)
+                if process is not None:
                     begun = self._running(job_id)
                 else:
-                    place = None if self._gets_process() else self._thread
-                    begun = self._begin(job_id, place)
+                    process = None if self._gets_process() else self._own_process
+                    begun = self._begin(job_id, process)
         try:
             while begun is not None:
-                if place is None:
-                    place = self._open_place(*begun)
-                if place is None or not self._run_op(*begun, place):
+                if process is None:
+                    process = self._open_process(*begun)
+                if process is None or not self._run_op(*begun, process):
                     return
-                if place is adopted:
+                if process is adopted:
                     # An older release may have made it, which does not know later opcodes as well.
-                    place.close()
-                    place = None if self._gets_process() else self._thread
+                    process.close()
+                    process = None if self._gets_process() else self._own_process
                 with self._table.lock:
-                    begun = self._begin(begun[0].id, place)
+                    begun = self._begin(begun[0].id, process)
         finally:
-            if place is not None:
-                place.close()
+            if process is not None:
+                process.close()
 
     def _begin(
-        self, job_id: int, place: Place | None
+        self, job_id: int, process: Process | None
     ) -> tuple[jobs.QueuedJob, jobs.QueuedOpCode] | None:
         """Begin the next opcode of a job; None when there is none, or it may not start now.
 
         A job with which that fails ends with the error. Needs the lock.
 
-        :param place: where it is executed; None for a process which has to be made.
+        :param process: where it is executed; None for a process which has to be made.
         """
         job = self._table.jobs.get(job_id)
         if job is None:
             return None
         try:
-            op = self._begin_op(job, place)
+            op = self._begin_op(job, process)
         except Exception as err:  # noqa: BLE001 -- the entry point of a job step
             self._give_up(job, err)
             return None
@@ -290,19 +290,19 @@ class Scheduler:
         op = job.current()
         return None if op is None else (job, op)
 
-    def _open_place(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> Place | None:
+    def _open_process(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> Process | None:
         """Make the process of a job, and name it in its file; None when the job has failed."""
-        assert self._places is not None
+        assert self._executor is not None
         try:
-            place = self._places.open(job.id)
+            process = self._executor.open(job.id)
         except errors.GenericError as err:
             self._end_failed(job, op, err)
             return None
         with self._table.lock:
-            job.state = job.state._replace(livelock=place.livelock, process_id=place.process_id)
-        return place
+            job.state = job.state._replace(livelock=process.livelock, process_id=process.process_id)
+        return process
 
-    def _begin_op(self, job: jobs.QueuedJob, place: Place | None) -> jobs.QueuedOpCode | None:
+    def _begin_op(self, job: jobs.QueuedJob, process: Process | None) -> jobs.QueuedOpCode | None:
         """Move the next opcode to "waiting" (for its locks). Needs the lock."""
         op = job.current()
         if op is None or self._table.stopping:
@@ -314,32 +314,32 @@ class Scheduler:
         now = self._table.now()
         op.move(jobs.WAITING, start=now)
         # The process of a job, if it gets one, is noted when it has been made.
-        process = self._thread if place is None else place
+        noted = self._own_process if process is None else process
         job.state = job.state._replace(
             start=job.state.start or now,
-            livelock=process.livelock,
-            process_id=process.process_id,
+            livelock=noted.livelock,
+            process_id=noted.process_id,
         )
         # A process begins later, so that this would often be a commit of its own. For it, the state
         # is written when it waits for a lock, or with the beginning of its work.
-        if place is self._thread:
+        if process is self._own_process:
             self.committer.touch(job)
         return op
 
     def _gets_process(self) -> bool:
         """Return True if a job which starts now gets a process."""
-        return self._places is not None and self._places.in_use()
+        return self._executor is not None and self._executor.in_use()
 
-    def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, place: Place) -> bool:
+    def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, process: Process) -> bool:
         """Execute an opcode, as a span of a trace; whether the job may go on with the next one."""
         with job_trace.opcode(job, op):
-            return self._try_op(job, op, place)
+            return self._try_op(job, op, process)
 
-    def _try_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, place: Place) -> bool:
+    def _try_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, process: Process) -> bool:
         callbacks = Callbacks(self._table, self.committer, self._publisher, job, op, self._submit)
         ended: Waiter | None = None
         try:
-            result = place.execute(op, callbacks, job.ops.index(op))
+            result = process.execute(op, callbacks, job.ops.index(op))
             json.dumps(result)
             json.check_nesting(result)
             if op.state.status == jobs.WAITING:
@@ -377,7 +377,7 @@ class Scheduler:
                 self._ended(job)
             else:
                 batch = self.committer.touch(job)
-                if place is not self._thread:
+                if process is not self._own_process:
                     ended = Waiter()
                     batch.when_durable(lambda err: ended.done(None, err))
         if ended is not None:

@@ -101,7 +101,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     cmdlib.load()
     for directory in (here.livelock_dir, here.queue_dir):
         fs.make_dirs(directory, 0o750)
-    places = surroundings(here)
+    around = surroundings(here)
     forbid_programs()
     problem = tracing.set_up(mastership.NAME, background=True)
     if problem:
@@ -122,7 +122,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     orphaned_work = OrphanedWorkLocks(config, locks, runner, won.epoch, won.promises)
     context = MasterContext(config, locks, runner, orphaned_work=orphaned_work)
     livelock = startup.take_livelock(here.livelock_dir)
-    executor = ProcessExecutor(places, Forker(fork_server), context, won.epoch, livelock.path)
+    executor = ProcessExecutor(around, Forker(fork_server), context, won.epoch, livelock.path)
     fence.before_end = executor.end_all
     orphaned_work.goes_on = executor.goes_on
     queue = _make_queue(role.store, context, executor, orphaned_work, witness, livelock.path)
@@ -225,7 +225,7 @@ def _make_queue(
         interrupted=orphaned_work.survey,
         majority=lambda: config.cluster().auto_failover is not None,
         witness=witness,
-        places=executor,
+        executor=executor,
     )
     witness.last_job = lambda: queue.table.serial
     context.queue = queue

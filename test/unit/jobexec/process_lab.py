@@ -22,8 +22,8 @@ from ganeti.constants import job as job_const
 from ganeti.jobexec import idle_fork_server, process
 from ganeti.jobexec.executor import ProcessExecutor
 from ganeti.jobexec.forker import Forker
-from ganeti.jobexec.place import JobPlace
 from ganeti.jobexec.process import Surroundings
+from ganeti.jobexec.process_handle import ProcessHandle
 from ganeti.jqueue import job as jobs
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
@@ -65,9 +65,9 @@ class NoNodes:
 class Work(Queue):
     """An opcode of a job, and the worker of the queue which waits for its result."""
 
-    def __init__(self, place: JobPlace, op: jobs.QueuedOpCode, index: int = 0) -> None:
-        super().__init__(place.job_id)
-        self.place = place
+    def __init__(self, handle: ProcessHandle, op: jobs.QueuedOpCode, index: int = 0) -> None:
+        super().__init__(handle.job_id)
+        self.handle = handle
         self.op = op
         self.index = index
         self.begun = threading.Event()
@@ -78,7 +78,7 @@ class Work(Queue):
 
     def _work(self) -> None:
         try:
-            self.result = self.place.execute(self.op, self, self.index)  # type: ignore[arg-type]
+            self.result = self.handle.execute(self.op, self, self.index)  # type: ignore[arg-type]
         except Exception as err:  # noqa: BLE001 -- the test looks at it
             self.error = err
 
@@ -168,8 +168,8 @@ class Lab:
 
     def work(self, job_id: int, opcode: OpCode) -> Work:
         """Give an opcode to the process of a new job."""
-        place = self.executors[-1].open(job_id)
-        found = Work(place, jobs.QueuedOpCode.from_opcode(opcode))
+        handle = self.executors[-1].open(job_id)
+        found = Work(handle, jobs.QueuedOpCode.from_opcode(opcode))
         self.works.append(found)
         return found
 
@@ -181,8 +181,8 @@ class Lab:
         """Execute a job; return its process."""
         work = self.work(job_id, delay())
         work.finish()
-        work.place.close()
-        return work.place.process_id
+        work.handle.close()
+        return work.handle.process_id
 
     def livelocks(self) -> list[str]:
         """The files of job processes."""

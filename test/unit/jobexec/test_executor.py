@@ -50,9 +50,9 @@ def lab(make: Callable[..., Lab]) -> Lab:
 
 def file_of(work: Work) -> jobs.QueuedJob:
     """The job, as its file has it."""
-    found = jobs.QueuedJob(work.place.job_id, [work.op], (1, 1))
+    found = jobs.QueuedJob(work.handle.job_id, [work.op], (1, 1))
     found.state = found.state._replace(
-        livelock=work.place.livelock, process_id=work.place.process_id
+        livelock=work.handle.livelock, process_id=work.handle.process_id
     )
     return found
 
@@ -62,13 +62,13 @@ def file_of(work: Work) -> jobs.QueuedJob:
 
 def test_a_job_in_a_process_with_its_livelock(lab: Lab) -> None:
     work = lab.held(7)
-    place = work.place
-    assert place.process_id not in (os.getpid(), *lab.servers)
-    assert filelock.is_locked(place.livelock)
-    assert Path(f"/proc/{place.process_id}/comm").read_text() == "gnt-job-7\n"
+    handle = work.handle
+    assert handle.process_id not in (os.getpid(), *lab.servers)
+    assert filelock.is_locked(handle.livelock)
+    assert Path(f"/proc/{handle.process_id}/comm").read_text() == "gnt-job-7\n"
     assert work.started == 1
     assert work.let_go().finish() is None
-    place.close()
+    handle.close()
     until(lambda: lab.livelocks() == [], "the livelock is removed")
     assert lab.master.locks.list_locks(work.owner) == {}
 
@@ -79,12 +79,12 @@ def test_a_process_executes_one_job_after_the_other(
     first = lab.run(1)
     assert [lab.run(2), lab.run(3)] == [first, first]
     work = lab.held(4)
-    assert work.place.process_id == first
+    assert work.handle.process_id == first
     assert lab.run(5) != first, "two jobs have two processes"
     # It ends after so many jobs.
     monkeypatch.setattr(executor, "_MOST_JOBS", 3)
     work.let_go().finish()
-    work.place.close()
+    work.handle.close()
     until(lambda: ended(first), "the process ends")
 
 
@@ -101,8 +101,8 @@ def test_an_opcode_which_fails_has_the_error_of_its_class(lab: Lab) -> None:
     work = lab.work(1, delay(on_nodes=["unknown"]))
     with pytest.raises(errors.OpPrereqError, match="unknown"):
         work.finish()
-    work.place.close()
-    assert lab.run(2) == work.place.process_id, "its process is as good as before"
+    work.handle.close()
+    assert lab.run(2) == work.handle.process_id, "its process is as good as before"
 
 
 def test_what_a_process_measures_is_counted_once_in_the_master_daemon(lab: Lab) -> None:
@@ -115,9 +115,9 @@ def test_what_a_process_measures_is_counted_once_in_the_master_daemon(lab: Lab) 
     work = lab.work(1, delay(on_master=False, on_nodes=["node1"]))
     with pytest.raises(errors.OpExecError, match="AssertionError: a node call"):
         work.finish()
-    work.place.close()
+    work.handle.close()
     assert begun() == before + 1
-    assert lab.run(2) == work.place.process_id
+    assert lab.run(2) == work.handle.process_id
     assert begun() == before + 1
 
 
@@ -131,8 +131,8 @@ def test_a_kill_ends_a_job_once_and_frees_its_locks(lab: Lab) -> None:
     assert [killer.kill(1, "killed by user x") for _ in range(3)] == [True, False, False]
     with pytest.raises(errors.OpExecError, match="killed by user x; process .* was ended"):
         work.finish()
-    work.place.close()
-    until(lambda: ended(work.place.process_id), "the process ends")
+    work.handle.close()
+    until(lambda: ended(work.handle.process_id), "the process ends")
     assert lab.master.locks.list_locks(work.owner) == {}
     assert not killer.kill(3, "no such job")
     assert other.let_go().finish() is None
@@ -142,20 +142,20 @@ def test_a_kill_after_the_end_does_not_touch_the_resting_process(lab: Lab) -> No
     work = lab.held(1)
     work.let_go().finish()
     assert not lab.executors[0].kill(1, "too late")
-    work.place.close()
+    work.handle.close()
     assert not lab.executors[0].kill(1, "too late")
-    assert lab.run(2) == work.place.process_id
+    assert lab.run(2) == work.handle.process_id
 
 
 def test_a_process_which_dies_is_noticed_and_the_others_go_on(lab: Lab) -> None:
     work, other = lab.held(1), lab.held(2)
-    kill(work.place.process_id)
+    kill(work.handle.process_id)
     with pytest.raises(errors.OpExecError, match="of the job is gone: it has ended unexpectedly"):
         work.finish()
-    assert not os.path.exists(work.place.livelock)
-    work.place.close()
+    assert not os.path.exists(work.handle.livelock)
+    work.handle.close()
     assert other.let_go().finish() is None
-    assert lab.run(3) != work.place.process_id
+    assert lab.run(3) != work.handle.process_id
 
 
 def test_a_resting_process_which_dies_gets_no_job(lab: Lab) -> None:
@@ -184,10 +184,10 @@ def test_locks_of_the_dead_are_kept_until_the_nodes_are_asked(lab: Lab) -> None:
             seen.append((job_id, list(held), list(revoke), dict(owned)))
 
     lab.master.context.orphaned_work = OrphanedWork()  # type: ignore[assignment]
-    kill(work.place.process_id)
+    kill(work.handle.process_id)
     with pytest.raises(errors.OpExecError):
         work.finish()
-    assert seen == [(1, ["a"], [work.place.token], {"a": EXCLUSIVE})]
+    assert seen == [(1, ["a"], [work.handle.token], {"a": EXCLUSIVE})]
     assert locks.list_locks(work.owner) == {}
 
 
@@ -201,8 +201,8 @@ def test_a_fork_server_which_dies_is_named_and_running_jobs_go_on(lab: Lab) -> N
         for number in range(2, 9):
             lab.held(number)
     assert work.let_go().finish() is None
-    work.place.close()
-    assert lab.run(9) == work.place.process_id, "the process which rests is used"
+    work.handle.close()
+    assert lab.run(9) == work.handle.process_id, "the process which rests is used"
 
 
 def test_a_process_whose_livelock_is_locked_by_another_one(
@@ -228,12 +228,12 @@ def test_a_process_whose_livelock_is_locked_by_another_one(
 def test_a_broken_connection_is_made_again(lab: Lab) -> None:
     work = lab.held(1)
     for _ in range(3):
-        channel = work.place._channel
+        channel = work.handle._channel
         assert channel is not None
         channel.shut_down()
         # The process notices it with its next request.
-        work.place.wake()
-        until(lambda old=channel: work.place._channel is not old, "it connects again")
+        work.handle.wake()
+        until(lambda old=channel: work.handle._channel is not old, "it connects again")
     work.let_go()
     assert work.finish() is None
     # Where it waits, and that the wait was ended.
@@ -246,7 +246,7 @@ def test_another_process_cannot_be_a_job(lab: Lab) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(lab.here.address)
         channel = Channel(sock)
-        channel.send({"job": 1, "token": work.place.token, "running": 0})
+        channel.send({"job": 1, "token": work.handle.token, "running": 0})
         assert "end" in channel.receive()
     assert work.let_go().finish() is None
 
@@ -282,13 +282,13 @@ def test_a_job_goes_on_with_the_next_master_daemon(make: Callable[..., Lab]) -> 
     work = lab.held(1)
     held_before = lab.master.locks.list_locks(work.owner)
     found = adopting(lab, work)
-    assert (list(found.places), found.ended) == ([1], {})
+    assert (list(found.processes), found.ended) == ([1], {})
     assert lab.master.locks.list_locks(work.owner) == held_before != {}
-    again = Work(found.places[1], work.op)
+    again = Work(found.processes[1], work.op)
     again.log = list(work.log)
     assert again.let_go().finish() is None
-    pid = work.place.process_id
-    again.place.close()
+    pid = work.handle.process_id
+    again.handle.close()
     until(lambda: ended(pid), "a process of an earlier daemon gets no other job")
 
 
@@ -296,8 +296,8 @@ def test_a_process_which_died_meanwhile_is_not_found(make: Callable[..., Lab]) -
     lab = make(2)
     work = lab.held(1)
     lab.end_daemon()
-    kill(work.place.process_id)
-    until(lambda: not filelock.is_locked(work.place.livelock), "it has ended")
+    kill(work.handle.process_id)
+    until(lambda: not filelock.is_locked(work.handle.livelock), "it has ended")
     made = lab.daemon()
     assert made.adopt([file_of(work)]) == ({}, {})
     assert lab.livelocks() == []
@@ -309,8 +309,8 @@ def test_another_process_which_got_the_number_is_left_alone(make: Callable[..., 
     lab = make(2)
     work = lab.held(1)
     lab.end_daemon()
-    kill(work.place.process_id)
-    until(lambda: not filelock.is_locked(work.place.livelock), "it has ended")
+    kill(work.handle.process_id)
+    until(lambda: not filelock.is_locked(work.handle.livelock), "it has ended")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         job = file_of(work)
         job.state = job.state._replace(process_id=other.pid)
@@ -325,13 +325,13 @@ def test_another_process_which_got_the_number_is_left_alone(make: Callable[..., 
 def test_a_signal_never_reaches_the_next_owner_of_a_number(lab: Lab) -> None:
     """The process was collected, so its number is free; the descriptor still means the old one."""
     work = lab.held(1)
-    pid = work.place.process_id
-    pidfd = os.dup(work.place.pidfd)
+    pid = work.handle.process_id
+    pidfd = os.dup(work.handle.pidfd)
     kill(pid)
     with pytest.raises(errors.OpExecError):
         work.finish()
     until(lambda: not os.path.exists(f"/proc/{pid}"), "the fork server has collected it")
-    assert not work.place.kill("too late")
+    assert not work.handle.kill("too late")
     with pytest.raises(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     os.close(pidfd)
@@ -351,20 +351,20 @@ def test_a_process_which_cannot_be_used_is_ended_and_the_job_says_why(
 ) -> None:
     lab = make(2)
     work, other = lab.held(1), lab.held(2)
-    path = f"{work.place.livelock}.held"
+    path = f"{work.handle.livelock}.held"
     record = {**json.loads(fs.read_file(path)), **changes}
     fs.write_file(path, json.dumps({key: one for key, one in record.items() if one is not None}))
     found = adopting(lab, work, other)
-    assert list(found.places) == [2]
+    assert list(found.processes) == [2]
     assert list(found.ended) == [1]
     assert why in found.ended[1]
     assert "'gnt-cluster verify' shows what does not fit" in found.ended[1]
     assert any(why in line and "job 1: process" in line for line in caplog.messages)
-    pid = work.place.process_id
+    pid = work.handle.process_id
     until(lambda: ended(pid), "its process has ended")
     assert not os.path.exists(path)
     assert lab.master.locks.list_locks(work.owner) == {}
-    again = Work(found.places[2], other.op)
+    again = Work(found.processes[2], other.op)
     again.log = list(other.log)
     assert again.let_go().finish() is None
 
@@ -391,18 +391,18 @@ def test_a_process_ends_under_the_epoch_of_another_node(lab: Lab) -> None:
     master_epoch.claim(EPOCH._replace(number=2), lab.paths)
     watched = time.monotonic()
     until(lambda: time.monotonic() - watched > 2.5, "it has looked at the epoch")
-    assert not ended(work.place.process_id)
+    assert not ended(work.handle.process_id)
     master_epoch.claim(master_epoch.Epoch(3, "uuid-node2"), lab.paths)
     with pytest.raises(errors.OpExecError, match="is gone"):
         work.finish()
-    until(lambda: ended(work.place.process_id), "the process ends")
+    until(lambda: ended(work.handle.process_id), "the process ends")
 
 
 def test_a_replaced_master_daemon_ends_all_processes(lab: Lab) -> None:
     rests = lab.run(1)
     works = [lab.held(number) for number in (2, 3)]
-    assert works[0].place.process_id == rests
-    pids = [work.place.process_id for work in works]
+    assert works[0].handle.process_id == rests
+    pids = [work.handle.process_id for work in works]
     lab.executors[0].end_all()
     for work in works:
         with pytest.raises(errors.OpExecError):

@@ -20,7 +20,7 @@ from ganeti.locking import Level, LockManager, Owner
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
 
-from .wire_places import WirePlaces
+from .wire_processes import WireExecutor
 
 PATIENCE_S = 60.0
 LIVELOCK = "/livelock"
@@ -33,7 +33,7 @@ def op(comment: str = "", **kwargs: Any) -> OpCode:
 class Lab:
     """A queue whose opcodes do what their comment says.
 
-    :cvar processes: execute them as in job processes (:mod:`.wire_places`).
+    :cvar processes: execute them as in job processes (:mod:`.wire_processes`).
     """
 
     processes = False
@@ -55,7 +55,7 @@ class Lab:
     def new(self, **kwargs: Any) -> JobQueue:
         store = QueueStore(str(self.path), fault=self._fault)
         if self.processes:
-            kwargs["places"] = WirePlaces(
+            kwargs["executor"] = WireExecutor(
                 self.path.with_name("processes"),
                 self.work,
                 self.locks,

@@ -234,7 +234,7 @@ def test_an_error_that_no_file_can_hold(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(_op: OpCode, _callbacks: Callbacks) -> Any:
         raise errors.OpExecError("odd", {1, 2})
 
-    monkeypatch.setattr(run.queue.scheduler._thread, "_execute", fail)
+    monkeypatch.setattr(run.queue.scheduler._own_process, "_execute", fail)
     run.queue.start()
     assert run.wait(run.queue.submit([OpTestDelay(duration=0.0)])) == "error"
     monkeypatch.undo()

@@ -14,7 +14,7 @@ from ganeti.jqueue.execution import Adopted
 from ganeti.locking import Level
 
 from .queue_lab import PATIENCE_S, Lab, op, until
-from .wire_places import WirePlaces
+from .wire_processes import WireExecutor
 
 
 def test_a_queue_which_stops_takes_and_starts_nothing(
@@ -179,9 +179,9 @@ def test_a_job_goes_on_in_the_next_queue_as_often_as_there_is_one(lab: Lab) -> N
     assert lab.wait(job_id) == "success"
     assert lab.order == ["slow", "b", "c"]
     assert lab.row(job_id, "opexec")[0][0] == begun
-    places = lab.queue._places
-    assert isinstance(places, WirePlaces)
-    assert places.opened == 1
+    executor = lab.queue._executor
+    assert isinstance(executor, WireExecutor)
+    assert executor.opened == 1
 
 
 def test_a_job_whose_process_could_not_go_on_says_why(
@@ -192,7 +192,7 @@ def test_a_job_whose_process_could_not_go_on_says_why(
     assert lab.reached["slow"].wait(PATIENCE_S)
     lab.stop_at_work(job_id)
     monkeypatch.setattr(
-        WirePlaces, "adopt", lambda *_args: Adopted({}, {job_id: "of release 0.8.0"})
+        WireExecutor, "adopt", lambda *_args: Adopted({}, {job_id: "of release 0.8.0"})
     )
     lab.queue = lab.new()
     lab.queue.start()

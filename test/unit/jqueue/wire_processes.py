@@ -1,6 +1,6 @@
 """Job processes for tests of the queue: threads at the other end of a socket.
 
-The queue, the place of a job, its requests and the services of a job process are the real ones.
+The queue, the handle of a process, its requests and the services of a job process are real.
 Only the process is a thread of the test, so that the opcodes can wait for the test; it cannot be
 killed. ``test/scenario/test_job_processes.py`` has real processes.
 """
@@ -23,14 +23,14 @@ from ganeti.config import Config
 from ganeti.config.text import ConfigText
 from ganeti.configfile.files import write_config_file
 from ganeti.jobexec import changes, leftovers, livelock, methods, remote
-from ganeti.jobexec.forker import JobProcess
+from ganeti.jobexec.forker import ForkedProcess
 from ganeti.jobexec.link import Link
 from ganeti.jobexec.messages import Channel, ChannelClosed
-from ganeti.jobexec.place import JobPlace
 from ganeti.jobexec.process import execute
+from ganeti.jobexec.process_handle import ProcessHandle
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
-from ganeti.jqueue.execution import Adopted, Place
+from ganeti.jqueue.execution import Adopted, Process
 from ganeti.locking import LockManager, Owner
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import master_epoch
@@ -47,22 +47,22 @@ class _Ended(Exception):  # noqa: N818
 
 
 class _Link(Link):
-    """A link which gives its connections to the place directly.
+    """A link which gives its connections to the handle directly.
 
-    :ivar place: where the job is, in the present queue.
+    :ivar handle: of the process, in the present queue.
     :ivar adopted: set when the next queue has adopted the job; None while its queue works.
     """
 
-    def __init__(self, place: JobPlace) -> None:
+    def __init__(self, handle: ProcessHandle) -> None:
         super().__init__("")
-        self.place = place
+        self.handle = handle
         self.adopted: threading.Event | None = None
 
     def connect(self) -> None:
         while True:
             ours, theirs = socket.socketpair()
             self._channel = Channel(ours)
-            self.place.connected(Channel(theirs), {"running": self.running})
+            self.handle.connected(Channel(theirs), {"running": self.running})
             try:
                 welcome = self._channel.receive()
             except ChannelClosed:
@@ -80,8 +80,8 @@ class _Link(Link):
             self._channel.close()
 
 
-class WirePlaces:
-    """The processes of jobs (:class:`ganeti.jqueue.execution.Places`).
+class WireExecutor:
+    """The processes of jobs (:class:`ganeti.jqueue.execution.Executor`).
 
     :param owner_of: returns the owner of the locks of a job.
     :param living: the processes which live, by the id of the job; another queue has the same.
@@ -107,7 +107,7 @@ class WirePlaces:
         self.loaded = config.snapshot().serial_no
         self.owner = owner_of
         self._work = work
-        self._places: dict[int, JobPlace] = {}
+        self._handles: dict[int, ProcessHandle] = {}
         self._living = living
         self.opened = 0
 
@@ -116,46 +116,46 @@ class WirePlaces:
     def in_use(self) -> bool:
         return True
 
-    def open(self, job_id: int) -> Place:
+    def open(self, job_id: int) -> Process:
         token = secrets.token_hex(8)
         path = livelock.path_of(self._directory, job_id, token)
         ended = os.eventfd(0, os.EFD_CLOEXEC)
-        place = self._places[job_id] = JobPlace(
-            self, job_id, token, JobProcess(os.getpid(), ended), path
+        handle = self._handles[job_id] = ProcessHandle(
+            self, job_id, token, ForkedProcess(os.getpid(), ended), path
         )
         self.opened += 1
-        self._living[job_id] = _Link(place)
-        threading.Thread(target=self._process, args=(place,), daemon=True).start()
-        return place
+        self._living[job_id] = _Link(handle)
+        threading.Thread(target=self._process, args=(handle,), daemon=True).start()
+        return handle
 
     def adopt(self, running: Sequence[jobs.QueuedJob]) -> Adopted:
-        places = {}
+        handles = {}
         for job in running:
             link = self._living.get(job.id)
             op = job.current()
-            if link is None or link.place.livelock != job.state.livelock or op is None:
+            if link is None or link.handle.livelock != job.state.livelock or op is None:
                 continue
-            old = link.place
-            place = JobPlace(self, job.id, old.token, old.process, old.livelock)
+            old = link.handle
+            handle = ProcessHandle(self, job.id, old.token, old.process, old.livelock)
             held = livelock.read_record(old.livelock)
             assert self.context.locks.update(self.owner(job.id), held.locks)
-            place.adopt(op)
-            places[job.id] = self._places[job.id] = link.place = place
+            handle.adopt(op)
+            handles[job.id] = self._handles[job.id] = link.handle = handle
             assert link.adopted is not None
             link.adopted.set()
-        return Adopted(places, {})
+        return Adopted(handles, {})
 
     def detach(self) -> None:
-        for job_id, place in list(self._places.items()):
+        for job_id, handle in list(self._handles.items()):
             link = self._living.get(job_id)
             if link is not None:
                 link.adopted = threading.Event()
-            place.detach()
+            handle.detach()
 
     def wake(self, job_id: int) -> None:
-        place = self._places.get(job_id)
-        if place is not None:
-            place.wake()
+        handle = self._handles.get(job_id)
+        if handle is not None:
+            handle.wake()
 
     def kill(self, job_id: int, reason: str) -> bool:
         return False
@@ -163,38 +163,38 @@ class WirePlaces:
     def advice(self, op: Mapping[str, Any]) -> str:
         return leftovers.advice(op)
 
-    # -- for the places -----------------------------------------------------------------------
+    # -- for the handles -----------------------------------------------------------------------
 
     def welcome(self) -> dict[str, Any]:
         return {"epoch": str(_EPOCH), "loaded": self.loaded}
 
-    def rest(self, place: JobPlace, channel: Channel) -> None:
+    def rest(self, handle: ProcessHandle, channel: Channel) -> None:
         channel.send({"end": ""})
 
-    def forget(self, place: JobPlace) -> None:
-        if self._places.get(place.job_id) is place:
-            del self._places[place.job_id]
+    def forget(self, handle: ProcessHandle) -> None:
+        if self._handles.get(handle.job_id) is handle:
+            del self._handles[handle.job_id]
 
     # -- the process --------------------------------------------------------------------------
 
-    def _process(self, place: JobPlace) -> None:
-        path = place.livelock
-        link = self._living[place.job_id]
-        with livelock.take(self._directory, place.job_id, place.token):
+    def _process(self, handle: ProcessHandle) -> None:
+        path = handle.livelock
+        link = self._living[handle.job_id]
+        with livelock.take(self._directory, handle.job_id, handle.token):
             woken = changes.SharedNumber(path)
             try:
-                link.serve(place.job_id, place.token, path)
-                self._serve(place.job_id, link, path, woken)
+                link.serve(handle.job_id, handle.token, path)
+                self._serve(handle.job_id, link, path, woken)
             except _Ended:
                 pass
             finally:
                 woken.close()
                 livelock.forget(path)
                 link.close()
-                if self._living.get(place.job_id) is link:
-                    del self._living[place.job_id]
-                os.eventfd_write(place.pidfd, 1)
-                link.place.died()
+                if self._living.get(handle.job_id) is link:
+                    del self._living[handle.job_id]
+                os.eventfd_write(handle.pidfd, 1)
+                link.handle.died()
 
     def _serve(self, job_id: int, link: _Link, path: str, woken: changes.SharedNumber) -> None:
         locks = remote.RemoteLocks(link, livelock.Record(path))

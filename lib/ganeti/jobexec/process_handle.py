@@ -2,7 +2,7 @@
 
 The worker gives the process the opcodes of the job and carries out its requests. What a dead
 process held is released by the worker: first the nodes are asked whether they still work for the
-job, and then its locks are free (:meth:`JobPlace.bury`).
+job, and then its locks are free (:meth:`ProcessHandle.bury`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ganeti.cmdlib.base import MasterContext
 from ganeti.constants import job as job_const
 from ganeti.jobexec import leftovers, link, livelock, messages, methods
 from ganeti.jobexec.changes import SharedNumber
-from ganeti.jobexec.forker import JobProcess, has_ended
+from ganeti.jobexec.forker import ForkedProcess, has_ended
 from ganeti.jobexec.messages import Channel, ChannelClosed
 from ganeti.jobexec.requests import ProcessGone, Requests, log_of
 from ganeti.jqueue import job as jobs
@@ -38,7 +38,7 @@ _END_S: Final = 10.0
 
 
 class Processes(Protocol):
-    """What a place needs of :class:`ganeti.jobexec.executor.ProcessExecutor`."""
+    """What a handle needs of :class:`ganeti.jobexec.executor.ProcessExecutor`."""
 
     context: MasterContext
     loaded: int
@@ -49,13 +49,13 @@ class Processes(Protocol):
     def welcome(self) -> dict[str, Any]:
         """Return the message which lets a connected process go on."""
 
-    def rest(self, place: JobPlace, channel: Channel) -> None:
+    def rest(self, handle: ProcessHandle, channel: Channel) -> None:
         """Keep the process of a job which has ended, for another job.
 
         :raises ChannelClosed: its connection has ended.
         """
 
-    def forget(self, place: JobPlace) -> None:
+    def forget(self, handle: ProcessHandle) -> None:
         """Forget a process which has ended and whose job has ended or waits again."""
 
 
@@ -96,7 +96,7 @@ _MOVES: Final = {
 }
 
 
-class JobPlace:
+class ProcessHandle:
     """The process of one job.
 
     :param livelock_path: of the process.
@@ -105,7 +105,7 @@ class JobPlace:
     """
 
     def __init__(
-        self, executor: Processes, job_id: int, token: str, process: JobProcess, path: str
+        self, executor: Processes, job_id: int, token: str, process: ForkedProcess, path: str
     ) -> None:
         self._executor = executor
         self.job_id = job_id
