@@ -138,7 +138,7 @@ class QueueReport(TypedDict):
     worker. ``unfinished``: all jobs that have not ended. ``ended_per_s``: over the last minute.
     """
 
-    at_work: int
+    at_work: int  # glossary: allow
     limit: int
     in_line: int
     unfinished: int

@@ -183,15 +183,15 @@ class FilterGate:
         # _held are skipped.
         self._lines: dict[str, list[tuple[int, int]]] = {}
 
-    def set_rules(self, rules: Iterable[FilterRule], at_work: Iterable[tuple[int, Ops]]) -> None:
+    def set_rules(self, rules: Iterable[FilterRule], running: Iterable[tuple[int, Ops]]) -> None:
         """Use other rules; the caller releases held jobs and judges them anew.
 
-        :param at_work: jobs that a worker has taken up and that have not ended.
+        :param running: jobs that a worker has taken up and that have not ended.
         """
         self._chain = FilterChain(rules)
         self._running.clear()
         self._count.clear()
-        for job_id, ops in at_work:
+        for job_id, ops in running:
             self.enter(job_id, self.judge(job_id, ops))
 
     def judge(self, job_id: int, ops: Ops) -> FilterVerdict:

@@ -58,7 +58,7 @@ _WAITS = metrics.Histogram(
 
 # Seconds between two checks of a waiter whether the owners in front of it, if they belong to other
 # processes, are alive.
-_LOOK_S: Final = 5.0
+_CHECK_INTERVAL_S: Final = 5.0
 
 
 def _level_of(request: LockRequest) -> str:
@@ -87,18 +87,18 @@ class LockManager:
         *,
         now: Callable[[], float] = clock.now,
         is_dead: Callable[[str], bool] = _livelock_is_free,
-        look_s: float = _LOOK_S,
+        check_interval_s: float = _CHECK_INTERVAL_S,
     ) -> None:
         """Make a manager without owners.
 
         :param keys: the first members of each level.
         :param now: the time in seconds since the epoch, for the lock query.
         :param is_dead: whether the process which locked a livelock file has ended.
-        :param look_s: seconds between two checks of a waiter whether the owners in front live.
+        :param check_interval_s: after which a waiter checks again whether the owners in front live.
         """
         self._mutex = threading.Lock()
         self._is_dead = is_dead
-        self._look_s = look_s
+        self._check_interval_s = check_interval_s
         self._table = LockTable(now)
         for level, names in (keys or {}).items():
             self.add(level, names)
@@ -274,7 +274,9 @@ class LockManager:
                 left_s = None if deadline is None else deadline - time.monotonic()
                 expired = left_s is not None and left_s <= 0
                 if not expired and not request.event.wait(
-                    self._look_s if left_s is None else min(left_s, self._look_s)
+                    self._check_interval_s
+                    if left_s is None
+                    else min(left_s, self._check_interval_s)
                 ):
                     self._free_dead_blockers(request)
                 with self._mutex:

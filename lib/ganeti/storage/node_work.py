@@ -201,7 +201,7 @@ def describe(
     )
 
 
-def at_work() -> list[NodeWork]:
+def running() -> list[NodeWork]:
     """Return the records of all calls which are being carried out, with their processes.
 
     Records whose processes have ended are removed.

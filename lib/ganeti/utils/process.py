@@ -29,7 +29,7 @@ DEFAULT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 
 # Seconds until a program which does not end after SIGTERM is killed.
 _GRACE_S = 3.0
-# Seconds between two looks at the errors of a program whose last words are known.
+# Interval in seconds at which the errors of a program are polled whose last words are known.
 _LISTEN_S = 0.05
 
 _forbidden: list[str] = []

@@ -116,17 +116,17 @@ def test_a_call_is_recorded_with_its_job_and_master(here):
     seen = []
     master_epoch.claim(master_epoch.Epoch(3, "uuid"))
     headers = {"x-ganeti-epoch": "3 uuid", "x-ganeti-work": "12 abcdef"}
-    response = ask_to_remove(lambda disk: seen.extend(node_work.at_work()), headers)
+    response = ask_to_remove(lambda disk: seen.extend(node_work.running()), headers)
     assert response.body == b"[true,null]"
     (work,) = seen
     assert (work.job, work.epoch, work.token) == (12, "3 uuid", "abcdef")
     assert (work.call, work.disks) == ("blockdev_remove", ("disk-1",))
-    assert node_work.at_work() == []
+    assert node_work.running() == []
 
 
 def test_callers_without_a_job_are_served(here):
     seen = []
-    assert ask_to_remove(lambda disk: seen.extend(node_work.at_work())).status == 200
+    assert ask_to_remove(lambda disk: seen.extend(node_work.running())).status == 200
     assert ask_to_remove(lambda disk: None, {"x-ganeti-work": "- ab"}).status == 200
     assert seen[0].job is None
 
@@ -153,7 +153,7 @@ def test_a_failed_call_leaves_no_record(here):
         raise errors.BlockDeviceError("no")
 
     assert json.loads(ask_to_remove(broken).body) == [False, "no"]
-    assert node_work.at_work() == []
+    assert node_work.running() == []
 
 
 def test_a_master_which_is_replaced_meanwhile_begins_nothing(here, monkeypatch):
@@ -169,7 +169,7 @@ def test_a_master_which_is_replaced_meanwhile_begins_nothing(here, monkeypatch):
     response = ask_to_remove(lambda disk: pytest.fail("called"), headers)
     assert response.status == 403
     assert response.headers[EPOCH_HEADER] == "4 other"
-    assert node_work.at_work() == []
+    assert node_work.running() == []
 
 
 #: Calls about instances and disks which change neither.

@@ -134,7 +134,7 @@ class Lab:
     def wait(self, job_id: int) -> str:
         return wait(self.queue, job_id)
 
-    def stop_at_work(self, job_id: int) -> None:
+    def stop_while_running(self, job_id: int) -> None:
         """Stop the queue while a job is running; a thread is not waited for, a process goes on."""
         if self.processes:
             assert self.queue.stop(PATIENCE_S) == set()

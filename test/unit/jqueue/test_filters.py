@@ -177,7 +177,7 @@ def test_paused_until_the_rules_change() -> None:
     assert arrive(gate, 1)
 
 
-def test_jobs_at_work_count_for_a_younger_rule() -> None:
+def test_running_jobs_count_for_a_younger_rule() -> None:
     gate = FilterGate()
     gate.set_rules([LIMIT], [(1, DELAY), (2, DELAY), (3, DELAY), (4, VERIFY)])
     assert gate.running_under("limit") == [1, 2, 3]
@@ -306,7 +306,7 @@ def test_many_limits_and_slow_workers(steps: Any, with_rule: bool) -> None:
     gate = FilterGate([LIMIT] if with_rule else [])
     ops: dict[int, Any] = {}
     line: set[int] = set()
-    at_work: set[int] = set()
+    running: set[int] = set()
 
     def under(job_id: int) -> list[str]:
         return [limit.key for limit in gate.judge(job_id, ops[job_id]).limits]
@@ -333,25 +333,25 @@ def test_many_limits_and_slow_workers(steps: Any, with_rule: bool) -> None:
             line.remove(job_id)
             if may_start(job_id):
                 gate.enter(job_id, gate.judge(job_id, ops[job_id]))
-                at_work.add(job_id)
+                running.add(job_id)
         elif what == "priority":
             gate.reprioritise(job_id, which)
-        elif (what == "end" and job_id in at_work) or (
-            what == "cancel" and job_id in ops and job_id not in at_work
+        elif (what == "end" and job_id in running) or (
+            what == "cancel" and job_id in ops and job_id not in running
         ):
-            at_work.discard(job_id)
+            running.discard(job_id)
             line.discard(job_id)
             del ops[job_id]
             ready(gate.ended(job_id))
         for key, limit in {**limits, "limit": 2}.items():
-            assert gate.running_under(key) == sorted(job for job in at_work if key in under(job))
+            assert gate.running_under(key) == sorted(job for job in running if key in under(job))
             assert len(gate.running_under(key)) <= limit
-        assert set(gate.held_ids()) == set(ops) - line - at_work
+        assert set(gate.held_ids()) == set(ops) - line - running
         # A held job waits for one which is running, or which is about to be.
         for held in gate.held_ids():
             verdict = gate.held(held)
             assert verdict is not None
-            assert any(verdict.key in under(other) for other in line | at_work)
+            assert any(verdict.key in under(other) for other in line | running)
 
 
 @given(
@@ -367,33 +367,33 @@ def test_many_limits_and_slow_workers(steps: Any, with_rule: bool) -> None:
 )
 def test_never_above_the_limit_and_nobody_forgotten(steps: Any, limit: int) -> None:
     gate = FilterGate([rule("r", ("RATE_LIMIT", limit))])
-    at_work: set[int] = set()
+    running: set[int] = set()
     held: dict[int, int] = {}
 
     def end(job_id: int) -> None:
-        at_work.discard(job_id)
+        running.discard(job_id)
         held.pop(job_id, None)
         freed = gate.ended(job_id)
         assert freed == sorted(held, key=lambda one: (held[one], one))[: len(freed)]
         for one in freed:
             assert arrive(gate, one, held.pop(one))
-            at_work.add(one)
+            running.add(one)
 
     for what, job_id, priority in steps:
-        if what == "arrive" and job_id not in at_work and job_id not in held:
+        if what == "arrive" and job_id not in running and job_id not in held:
             if arrive(gate, job_id, priority):
-                at_work.add(job_id)
+                running.add(job_id)
             else:
                 held[job_id] = priority
         elif what == "priority" and job_id in held:
             held[job_id] = priority
             gate.reprioritise(job_id, priority)
-        elif (what == "end" and job_id in at_work) or (what == "cancel" and job_id in held):
+        elif (what == "end" and job_id in running) or (what == "cancel" and job_id in held):
             end(job_id)
-        assert len(at_work) <= limit
-        assert not held or len(at_work) == limit
+        assert len(running) <= limit
+        assert not held or len(running) == limit
         assert gate.held_ids() == sorted(held)
-        assert gate.running_under("r") == sorted(at_work)
+        assert gate.running_under("r") == sorted(running)
 
 
 def test_a_rule_of_the_configuration_survives_its_file() -> None:

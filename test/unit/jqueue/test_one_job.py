@@ -190,7 +190,7 @@ def test_a_delay_that_an_older_version_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", ["waiting", "running", "canceling"])
-def test_a_later_opcode_at_work(status: str, tmp_path: Path) -> None:
+def test_a_later_opcode_which_runs(status: str, tmp_path: Path) -> None:
     (tmp_path / "job-1").write_text(json.dumps(with_op(1, status=status)))
     run = Run(tmp_path)
     run.queue.start()

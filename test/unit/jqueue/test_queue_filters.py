@@ -149,7 +149,7 @@ def test_rate_limit(lab: Lab) -> None:
     assert [lab.wait(job_id) for job_id in ids] == ["success"] * 2 + ["canceled"] + ["success"] * 3
 
 
-def test_jobs_at_work_count_for_a_new_limit(lab: Lab) -> None:
+def test_running_jobs_count_for_a_new_limit(lab: Lab) -> None:
     gate = lab.gate("g")
     running = [lab.queue.submit([op("g")]) for _ in range(3)]
     until(lambda: lab.order == ["g"] * 3)

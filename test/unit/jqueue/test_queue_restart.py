@@ -62,7 +62,7 @@ def test_who_asks_right_after_a_start_sees_no_thread_as_running(lab: Lab) -> Non
     gate = lab.gate("slow")
     running = lab.queue.submit([op("slow")])
     assert lab.reached["slow"].wait(PATIENCE_S)
-    lab.stop_at_work(running)
+    lab.stop_while_running(running)
     lab.fail_names = {"write journal"}
     lab.queue = lab.new()
     lab.queue.start()
@@ -151,7 +151,7 @@ def test_a_stop_names_the_jobs_it_did_not_wait_for(lab: Lab) -> None:
     gate = lab.gate("slow")
     job_id = lab.queue.submit([op("slow")])
     assert lab.reached["slow"].wait(PATIENCE_S)
-    lab.stop_at_work(job_id)
+    lab.stop_while_running(job_id)
     if not lab.processes:
         gate.set()
     lab.queue = lab.new()
@@ -168,7 +168,7 @@ def test_a_job_goes_on_in_the_next_queue_as_often_as_there_is_one(lab: Lab) -> N
     until(lambda: lab.row(job_id, "status") == ["running"])
     begun = lab.row(job_id, "opexec")[0][0]
     for _ in range(3 if lab.processes else 1):
-        lab.stop_at_work(job_id)
+        lab.stop_while_running(job_id)
         lab.queue = lab.new()
         lab.queue.start()
     gate.set()
@@ -190,7 +190,7 @@ def test_a_job_whose_process_could_not_go_on_says_why(
     gate = lab.gate("slow")
     job_id = lab.queue.submit([op("slow"), op("b")])
     assert lab.reached["slow"].wait(PATIENCE_S)
-    lab.stop_at_work(job_id)
+    lab.stop_while_running(job_id)
     monkeypatch.setattr(
         WireExecutor, "adopt", lambda *_args: Adopted({}, {job_id: "of release 0.8.0"})
     )

@@ -494,7 +494,7 @@ def test_a_dead_holder_is_noticed_by_who_would_wait(tmp_path: Path) -> None:
 
 
 def test_a_holder_that_dies_while_others_wait_is_noticed(tmp_path: Path) -> None:
-    locks = LockManager({NODE: ["n1"]}, look_s=0.01)
+    locks = LockManager({NODE: ["n1"]}, check_interval_s=0.01)
     livelock = filelock.FileLock(str(tmp_path / "job_1"))
     livelock.acquire(timeout_s=5)
     locks.acquire(Owner(1, "job 1", livelock.path), NODE, ["n1"], shared=False)
@@ -521,7 +521,7 @@ def test_a_livelock_that_cannot_be_looked_at_counts_as_alive() -> None:
     def look(path: str) -> bool:
         raise PermissionError(13, "not yours", path)
 
-    locks = LockManager({NODE: ["n1"]}, is_dead=look, look_s=0.01)
+    locks = LockManager({NODE: ["n1"]}, is_dead=look, check_interval_s=0.01)
     locks.acquire(Owner(1, "job 1", "/x"), NODE, ["n1"], shared=False)
     assert locks.acquire(B, NODE, ["n1"], shared=False, timeout_s=0.1) is None
     assert locks.free_dead() == []
@@ -534,7 +534,7 @@ def test_in_one_process_nobody_looks() -> None:
         looked.append(path)
         return False
 
-    locks = LockManager({NODE: ["n1"]}, is_dead=look, look_s=0.01)
+    locks = LockManager({NODE: ["n1"]}, is_dead=look, check_interval_s=0.01)
     locks.acquire(Owner(1, "job 1", "/same"), NODE, ["n1"], shared=False)
     assert (
         locks.acquire(Owner(2, "job 2", "/same"), NODE, ["n1"], shared=False, timeout_s=0.1) is None

@@ -194,7 +194,7 @@ def test_work_which_goes_on_after_the_answer_is_asked_about(name: str) -> None:
     assert getattr(calls, name).lasting
 
 
-def test_a_node_may_be_at_work_after_its_answer() -> None:
+def test_a_node_may_work_on_after_its_answer() -> None:
     wire = Wire(client.Reply(200, b"[true, null]", ""), [None])
     runner, _clock = runner_on(wire)
     lasting = dataclasses.replace(calls.INSTANCE_START, lasting=True)

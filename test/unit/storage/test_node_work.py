@@ -69,7 +69,7 @@ def call(here: paths.Paths) -> Iterator[Any]:
     yield start
     for child in running:
         child.kill()
-        for work in node_work.at_work():
+        for work in node_work.running():
             for process in work.processes:
                 os.kill(int(process.split(" ", 1)[0]), 9)
         child.wait()
@@ -91,10 +91,10 @@ def work(job: int | None = 7, epoch: str = OLD, **changes: Any) -> NodeWork:
 
 def test_a_call_has_a_record_until_it_ends() -> None:
     with node_work.Serving(work()):
-        assert [(one.job, one.epoch, one.instances) for one in node_work.at_work()] == [
+        assert [(one.job, one.epoch, one.instances) for one in node_work.running()] == [
             (7, OLD, (WEB,))
         ]
-    assert node_work.at_work() == []
+    assert node_work.running() == []
 
 
 def test_nothing_is_left(here: paths.Paths) -> None:
@@ -111,7 +111,7 @@ def test_another_job_is_refused_and_the_work_is_named(call: Any, here: paths.Pat
     assert "job 12 is running on this instance or disk: script 'create' of the OS" in text
     assert f"kill {child.pid}" in text
     # The refused call leaves nothing behind.
-    assert [one.job for one in node_work.at_work()] == [12]
+    assert [one.job for one in node_work.running()] == [12]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_who_may_work_beside(
     mine = work(job, epoch, instances=(instance,))
     if ok:
         with node_work.Serving(mine):
-            assert len(node_work.at_work()) == 2
+            assert len(node_work.running()) == 2
         return
     with pytest.raises(node_work.WorkInProgressError), node_work.Serving(mine):
         pass
@@ -143,14 +143,14 @@ def test_a_killed_call_leaves_no_lock(call: Any) -> None:
     child.kill()
     child.wait()
     with node_work.Serving(work(13)):
-        assert [one.job for one in node_work.at_work()] == [13]
+        assert [one.job for one in node_work.running()] == [13]
 
 
 def test_its_program_keeps_the_record(call: Any, here: paths.Paths) -> None:
     child = call(12, OLD, WEB, "sleep")
     child.kill()
     child.wait()
-    (left,) = node_work.at_work()
+    (left,) = node_work.running()
     assert left.job == 12
     assert [process.split(" ", 1)[1] for process in left.processes] == ["(sleep)"]
     with pytest.raises(node_work.WorkInProgressError, match="job 12"):
@@ -167,7 +167,7 @@ def test_programs_which_have_locks_of_disks_have_the_record_too() -> None:
 def test_a_transfer_can_be_named() -> None:
     with node_work.Serving(work()):
         node_work.started_transfer("export-web-1")
-        assert [one.transfer for one in node_work.at_work()] == ["export-web-1"]
+        assert [one.transfer for one in node_work.running()] == ["export-web-1"]
     node_work.started_transfer("nothing is running")
 
 
@@ -177,7 +177,7 @@ def test_a_revoked_call_is_refused_when_it_arrives() -> None:
         node_work.Serving(work(token="cc")).__enter__()
     with node_work.Serving(work(token="dd")):
         pass
-    assert node_work.at_work() == []
+    assert node_work.running() == []
 
 
 @pytest.mark.parametrize("token", ["", "../x", "XX", "a" * 65])
@@ -198,8 +198,8 @@ def test_a_damaged_record_stops_nothing(here: paths.Paths, content: bytes) -> No
     os.makedirs(here.node_work_dir, exist_ok=True)
     Path(here.node_work_dir, "1-1-aa").write_bytes(content)
     with node_work.Serving(work()):
-        assert len(node_work.at_work()) == 1
-    assert node_work.at_work() == []
+        assert len(node_work.running()) == 1
+    assert node_work.running() == []
 
 
 def test_everything_in_the_arguments_is_found() -> None:

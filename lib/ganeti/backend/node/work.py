@@ -15,4 +15,4 @@ def node_work(revoke: list[str]) -> list[NodeWork]:
     In this order, so that a revoked call either is in the answer or is never carried out.
     """
     records.revoke(revoke)
-    return records.at_work()
+    return records.running()

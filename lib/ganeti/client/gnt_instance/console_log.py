@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LINES = 100
 _MAX_LINES = 1_000_000
-#: Seconds between two looks with ``--follow``.
+#: Seconds between two polls with ``--follow``.
 _PAUSE_S = 1.0
 # Colours, movements of the cursor and titles of windows, as in ECMA-48.
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
