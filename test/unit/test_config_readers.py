@@ -39,7 +39,7 @@ KNOWN = {
     "server/mastering.py": "reads it with config.api and config.members",
     "takeover/command.py": "reads it with tools.config_files",
     "takeover/facts.py": "archives it while no daemon of ours has run",
-    "takeover/node.py": "reads it with configfile",
+    "takeover/node_steps.py": "reads it with configfile",
     "tools/cfgshell.py": "reads and writes it with tools.config_files",
     "tools/cfgupgrade.py": "reads and writes it with tools.config_files",
     "tools/config_files.py": "reads and writes it with configfile",

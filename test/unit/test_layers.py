@@ -435,8 +435,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("archive", "defaults", "features", "probe"),
         ("facts",),
         ("findings", "packages", "state"),
-        ("cluster", "node", "steps"),
-        ("nodes",),
+        ("cluster", "node_steps", "steps"),
+        ("remote_nodes",),
         ("command",),
     ),
     "tools": (

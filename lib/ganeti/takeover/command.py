@@ -22,7 +22,7 @@ from ganeti.config import upgrade
 from ganeti.constants.cli import EXIT_CONFIRMATION, EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
 from ganeti.platform import machine, paths
 from ganeti.runbook.steps import CLUSTER, MASTER, StepFailed
-from ganeti.takeover import archive, facts, features, findings, nodes, steps
+from ganeti.takeover import archive, facts, features, findings, remote_nodes, steps
 from ganeti.takeover.cluster import Cluster
 from ganeti.takeover.findings import Finding, Member
 from ganeti.takeover.state import BACK, RUN, Progress, State, StateFile
@@ -104,12 +104,12 @@ class Takeover:
         ]
 
     @contextlib.contextmanager
-    def reach(self) -> Iterator[nodes.Nodes]:
+    def reach(self) -> Iterator[remote_nodes.Nodes]:
         """Make connections to the nodes possible, with the host keys of the original.
 
         :raises OSError: a temporary file cannot be written.
         """
-        text = nodes.known_hosts_text(
+        text = remote_nodes.known_hosts_text(
             _text(os.path.expanduser("~/.ssh/known_hosts")),
             _text(self.here.known_hosts_file),
             str(self.raw["cluster"].get("cluster_name", "")),
@@ -124,7 +124,7 @@ class Takeover:
                 )
                 for node in self.members
             }
-            yield nodes.Nodes(known, self.options.at_once)
+            yield remote_nodes.Nodes(known, self.options.at_once)
 
     def check(self) -> tuple[list[Finding], dict[str, facts.Facts]]:
         """Judge the cluster; nothing is changed.
@@ -390,12 +390,12 @@ class Takeover:
         return EXIT_SUCCESS
 
     def _execute(self, state: State, names: Sequence[str], taken_over: int) -> int:
-        nodes.keep_program()
-        if not nodes.runs_from_copy():
+        remote_nodes.keep_program()
+        if not remote_nodes.runs_from_copy():
             _continue_in_copy(self.options)
         for name in names:
             state.nodes.setdefault(name, Progress())
-        terminal.out(f"If this is interrupted, '{nodes.STARTER} {state.direction}' goes on.")
+        terminal.out(f"If this is interrupted, '{remote_nodes.STARTER} {state.direction}' goes on.")
         with self.reach() as reach:
             steps.Run(
                 state,
@@ -417,7 +417,7 @@ class Takeover:
         return EXIT_SUCCESS
 
 
-def _copy_record(reach: nodes.Nodes, name: str) -> str:
+def _copy_record(reach: remote_nodes.Nodes, name: str) -> str:
     try:
         reach.copy(name, StateFile().path)
     except NodeFailed as err:
@@ -551,7 +551,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return takeover.run() if options.command == "run" else takeover.back()
     except StepFailed as err:
         terminal.err(f"{PROGRAM}: {err}")
-        again = f"{nodes.STARTER} {options.command}"
+        again = f"{remote_nodes.STARTER} {options.command}"
         terminal.err(f"Mend that, and repeat it: '{again}' goes on there.")
     except errors.OpPrereqError as err:
         terminal.err(f"{PROGRAM}: {err.args[0]}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ganeti.cli import remote
-from ganeti.takeover import command, facts, node, nodes, steps
+from ganeti.takeover import command, facts, node_steps, remote_nodes, steps
 from ganeti.takeover.state import BACK, RUN, State, StateFile
 from ganeti.utils import process
 
@@ -95,13 +95,13 @@ def test_wrong_uses(words: list[str], code: int, capsys: pytest.CaptureFixture[s
 
 def test_the_key_of_the_cluster_counts_for_all_its_nodes() -> None:
     line = f"cl.example.com ssh-ed25519 {KEY}\n"
-    text = nodes.known_hosts_text(
+    text = remote_nodes.known_hosts_text(
         "other ssh-rsa x\n", line, "cl.example.com", [("node1", 22), ("node2", 2222)]
     )
     assert text == (
         f"other ssh-rsa x\n{line}node1 ssh-ed25519 {KEY}\n[node2]:2222 ssh-ed25519 {KEY}\n"
     )
-    assert nodes.known_hosts_text("", "", "cl", [("node1", 22)]) == "\n"
+    assert remote_nodes.known_hosts_text("", "", "cl", [("node1", 22)]) == "\n"
 
 
 class FakeRemote(remote.RemoteNode):
@@ -130,11 +130,11 @@ def answer(code: int, out: str = "", err: str = "") -> process.Completed:
 
 
 def test_a_step_is_a_program_on_the_node_and_its_answer_a_line() -> None:
-    one = FakeRemote("node2", [answer(0, f'noise\n{node.ANSWER}{{"missing": []}}\n')])
-    found = nodes.Nodes({"node2": one}, 4).call("node2", "prepare", {"package": "it's"})
+    one = FakeRemote("node2", [answer(0, f'noise\n{node_steps.ANSWER}{{"missing": []}}\n')])
+    found = remote_nodes.Nodes({"node2": one}, 4).call("node2", "prepare", {"package": "it's"})
     assert found == {"missing": []}
     assert one.commands[0].startswith(
-        "env PYTHONPATH=/var/lib/ganeti-takeover/program python3 -P -m ganeti.takeover.node"
+        "env PYTHONPATH=/var/lib/ganeti-takeover/program python3 -P -m ganeti.takeover.node_steps"
         " prepare "
     )
 
@@ -149,12 +149,12 @@ def test_a_step_is_a_program_on_the_node_and_its_answer_a_line() -> None:
 )
 def test_a_step_which_fails(done: process.Completed, text: str) -> None:
     with pytest.raises(steps.NodeFailed, match=text):
-        nodes.Nodes({"node2": FakeRemote("node2", [done])}, 4).call("node2", "stop", {})
+        remote_nodes.Nodes({"node2": FakeRemote("node2", [done])}, 4).call("node2", "stop", {})
 
 
 def test_the_program_is_copied_to_other_nodes_only() -> None:
     here, other = FakeRemote("node1"), FakeRemote("node2")
-    reach = nodes.Nodes({"node1": here, "node2": other}, 4)
+    reach = remote_nodes.Nodes({"node1": here, "node2": other}, 4)
     for name in ("node1", "node2"):
         reach.spread(name, "/p.deb")
     assert here.commands == here.copied == []
@@ -164,7 +164,7 @@ def test_the_program_is_copied_to_other_nodes_only() -> None:
 
 def test_work_goes_on_at_so_many_nodes_at_once() -> None:
     names = [f"node{number}" for number in range(1, 8)]
-    reach = nodes.Nodes({name: FakeRemote(name) for name in names}, 3)
+    reach = remote_nodes.Nodes({name: FakeRemote(name) for name in names}, 3)
     assert list(reach.each(names, str.upper)) == [(name, name.upper()) for name in names]
 
 

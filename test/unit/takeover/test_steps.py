@@ -238,15 +238,15 @@ def test_a_node_which_was_left_out_comes_later(file: StateFile) -> None:
 def test_steps_on_nodes_get_the_parameters_which_they_take(file: StateFile) -> None:
     import inspect
 
-    from ganeti.takeover import node
+    from ganeti.takeover import node_steps
 
     for direction in (RUN, BACK):
         run = make(World(), file, new_state(direction))
         for step in steps.PLANS[direction]:
             if step.place != CLUSTER:
-                signature = inspect.signature(getattr(node.Node, step.name))
+                signature = inspect.signature(getattr(node_steps.Node, step.name))
                 assert set(run.parameters(step.name)) == set(signature.parameters) - {"self"}
-                assert step.name in node.STEPS
+                assert step.name in node_steps.STEPS
 
 
 def test_remarks_of_nodes_are_shown(file: StateFile) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.platform import paths
-from ganeti.takeover import archive, facts, node
+from ganeti.takeover import archive, facts, node_steps
 from ganeti.takeover.state import BACK, RUN
 from ganeti.utils import process
 
@@ -72,8 +72,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def make(root: Path, programs: Programs, **more: Any) -> node.Node:
-    return node.Node(str(root), run=programs, pause=lambda _seconds: None, **more)
+def make(root: Path, programs: Programs, **more: Any) -> node_steps.Node:
+    return node_steps.Node(str(root), run=programs, pause=lambda _seconds: None, **more)
 
 
 def no_daemons(_pid: int) -> bool:
@@ -464,8 +464,8 @@ def test_a_step_prints_its_answer(
     root: Path, lock_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = make(root, Programs(), alive=no_daemons)
-    assert node.main(["stop", "{}"], one) == 0
-    assert capsys.readouterr().out == f"{node.ANSWER}{{}}\n"
+    assert node_steps.main(["stop", "{}"], one) == 0
+    assert capsys.readouterr().out == f"{node_steps.ANSWER}{{}}\n"
 
 
 @pytest.mark.parametrize(
@@ -482,17 +482,17 @@ def test_a_step_prints_its_answer(
 def test_a_failed_step_says_why(
     fail: Exception, text: str, lock_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Broken(node.Node):
+    class Broken(node_steps.Node):
         def stop(self) -> dict[str, Any]:
             raise fail
 
-    assert node.main(["stop", "{}"], Broken()) == 1
+    assert node_steps.main(["stop", "{}"], Broken()) == 1
     assert capsys.readouterr().err == f"{text}\n"
 
 
 @pytest.mark.parametrize("words", [[], ["stop"], ["nosuch", "{}"], ["daemons", "{}"]])
 def test_a_wrong_command_line(words: list[str]) -> None:
-    assert node.main(words) == 2
+    assert node_steps.main(words) == 2
 
 
 def test_downgrade_converts_to_the_version_of_the_original(

@@ -11,7 +11,7 @@ from typing import Any
 from ganeti.cli import remote
 from ganeti.cli.remote import NodeFailed
 from ganeti.platform import paths
-from ganeti.takeover import node as node_steps
+from ganeti.takeover import node_steps
 from ganeti.takeover.facts import PROGRAM_DIR, STATE_DIR
 from ganeti.utils import fs, process, ssh
 from ganeti.wire import json

@@ -1,9 +1,9 @@
 """The steps of a takeover which change one node. This module runs on that node, as root.
 
-The master starts it over SSH: ``python3 -m ganeti.takeover.node STEP PARAMETERS`` with the copy of
-the package in ``/var/lib/ganeti-takeover/program``, which stays while packages are replaced. The
-parameters and the answer are JSON objects. Each step can be repeated, also after an interruption
-anywhere in it; two of them never run at the same time.
+The master starts it over SSH: ``python3 -m ganeti.takeover.node_steps STEP PARAMETERS`` with the
+copy of the package in ``/var/lib/ganeti-takeover/program``, which stays while packages are
+replaced. The parameters and the answer are JSON objects. Each step can be repeated, also after an
+interruption anywhere in it; two of them never run at the same time.
 """
 
 from __future__ import annotations
@@ -403,7 +403,7 @@ def main(argv: Sequence[str] | None = None, node: Node | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     if len(words) != 2 or words[0] not in STEPS:
-        print(f"usage: ganeti.takeover.node {'|'.join(STEPS)} PARAMETERS", file=sys.stderr)
+        print(f"usage: ganeti.takeover.node_steps {'|'.join(STEPS)} PARAMETERS", file=sys.stderr)
         return 2
     try:
         fs.make_dirs(facts.STATE_DIR, 0o700)
