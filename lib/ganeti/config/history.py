@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 MAX_COMMITS: Final = 10_000
 MAX_BYTES: Final = 64 * 1024 * 1024
-# Files are removed as a whole. A file with so many commits or bytes is full.
+# Files are removed as a whole. A file with this number of commits or bytes is full.
 FILE_COMMITS: Final = 500
 FILE_BYTES: Final = 2 * 1024 * 1024
 # The record of a larger commit does not contain its changes.

@@ -54,8 +54,8 @@ PATIENCE_S: Final = 1.0
 # candidates get them with the commit which changes them; also after a start of the master.
 _NAMES_BYTES: Final = 1 << 20
 
-# The other nodes get them after so many seconds, and later if sending them takes long: it may take
-# one part in so many of the time.
+# Seconds until the other nodes get them. If the last message with them took long, the pause is
+# this multiple of its duration.
 NAMES_S: Final = 2.0
 _NAMES_SHARE: Final = 20
 

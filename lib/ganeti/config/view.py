@@ -43,7 +43,7 @@ class _Named(Protocol):
 NamedT = TypeVar("NamedT", bound=_Named)
 T = TypeVar("T")
 
-# Up to so many new objects are inserted into a sorted list, instead of sorting all again.
+# Number of new objects up to which they are inserted into a sorted list, instead of sorting again.
 _FEW: Final = 100
 
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
@@ -308,7 +308,7 @@ class View(Questions):
 def _adapted(items: tuple[Any, ...], table: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Return the sorted objects of a table, made from the sorted objects of an earlier one.
 
-    :returns: None if so many objects are different that sorting is quicker.
+    :returns: None if sorting is quicker, because many objects are different.
     """
     found = []
     for old in items:

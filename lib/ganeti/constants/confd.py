@@ -55,7 +55,7 @@ ROLE_OFFLINE = 2
 ROLE_DRAINED = 3
 ROLE_REGULAR = 4
 
-#: A client asks so many candidates, and waits so many seconds for their answers.
+#: Number of candidates which a client asks, and seconds for which it waits for their answers.
 COVERAGE = 6
 EXPIRE_S = 10.0
 #: The shortest and the longest time in seconds between two polls of its files by the daemon.

@@ -63,7 +63,7 @@ def plan(cluster: Cluster, *, minimal: float, target: float) -> Plan:
     """Decide what to do; the cluster is not changed.
 
     :param minimal: nodes are switched on when not every node has capacity for one more instance of
-        so many times the standard size.
+        the standard size multiplied by this factor.
     :param target: nodes are switched off as long as every other node keeps such a capacity.
     """
     chosen: list[Node] = []
@@ -114,7 +114,7 @@ def _served(cluster: Cluster, factor: float) -> tuple[bool, Cluster, list[Step]]
 
 
 def _have_capacity(cluster: Cluster, factor: float) -> bool:
-    """Return True if every online node can take an instance of so many times the standard size."""
+    """Return True if every online node can take an instance of `factor` times the standard size."""
     standard = cluster.policy.standard
     more = Instance(
         "new",

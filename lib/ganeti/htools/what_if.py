@@ -4,9 +4,9 @@ A change is written ``KIND=VALUE``:
 
 ========================== =====================================================================
 ``remove-node=NODE``       the node is not there; its instances go to other nodes of its group
-``add-nodes=COUNT:NODE``   so many new, empty nodes, each like this one
+``add-nodes=COUNT:NODE``   COUNT new, empty nodes, each like this one
 ``add-instances=COUNT:SIZE[:TEMPLATE]``
-                           so many new instances; the size is *disk,memory,cpus[,spindles]*
+                           COUNT new instances; the size is *disk,memory,cpus[,spindles]*
 ``vcpu-ratio=RATIO``       this ratio in the policies of the cluster and of all groups
 ``spindle-ratio=RATIO``    the same for spindles
 ``disk-templates=NAME,...``

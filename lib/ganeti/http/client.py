@@ -62,7 +62,7 @@ _CALL_TIME = metrics.Histogram(
 )
 
 CONNECT_TIMEOUT_S = 5.0
-#: A kept connection on which the kernel of the peer does not answer for so many seconds is closed.
+#: Seconds without an answer of the peer's kernel after which a kept connection is closed.
 SILENCE_S = 10
 #: Number of transfers which one call of ``perform`` runs at the same time; the others wait.
 MAX_PARALLEL = 100

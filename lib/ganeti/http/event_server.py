@@ -58,9 +58,9 @@ class Limits(NamedTuple):
     """Limits of one server: times in seconds, sizes in bytes.
 
     :ivar clients: number of connections at the same time.
-    :ivar per_address: of these, at most so many of one address; None for no such limit.
+    :ivar per_address: largest number of these from one address; None for no such limit.
     :ivar bodies_bytes: memory for the bodies of all requests which are received or carried out.
-    :ivar bodies_per_address: of this, at most so much for one address; None for no such limit.
+    :ivar bodies_per_address: largest part of this for one address; None for no such limit.
     """
 
     clients: int = 4000

@@ -81,7 +81,7 @@ _BACKLOG = 512
 
 #: How many seconds a kept connection may be idle; a client closes it earlier.
 KEEP_S = 60.0
-#: After so many idle seconds the child calls ``at_rest``.
+#: Idle seconds after which the child calls ``at_rest``.
 REST_S = 2.0
 
 

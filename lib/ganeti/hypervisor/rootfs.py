@@ -155,7 +155,7 @@ def is_in_use(path: str) -> bool:
 def await_release(path: str, timeout_s: float) -> None:
     """Wait until the kernel does not use a disk any more, which is a moment after its unmount.
 
-    :raises HypervisorError: it is still in use after so many seconds.
+    :raises HypervisorError: it is still in use after this time.
     """
 
     def released() -> None:

@@ -27,7 +27,7 @@ BURST = 20
 RATE = 10.0
 # The time until the next answer is possible cannot be exact in binary.
 _ROUNDING = 1e-6
-#: From so many remembered jobs on, those which have been quiet for a while are forgotten.
+#: Number of remembered jobs above which those without a recent change are forgotten.
 _MANY_JOBS = 1000
 
 

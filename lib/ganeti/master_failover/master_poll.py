@@ -43,9 +43,9 @@ _DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
 #: Seconds between two polls: at most, and on nodes which watch nothing.
 POLL_S = 1.0
 IDLE_S = 5.0
-# A candidate which has not answered after so many seconds does not see the master either.
+# Seconds after which a candidate that has not answered counts as one which does not see the master.
 _ASK_S = 1.0
-# When a majority of the candidates has answered, the others get so many seconds.
+# Seconds which the other candidates get when a majority of them has answered.
 _HASTE_S = 0.3
 
 

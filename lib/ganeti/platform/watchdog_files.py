@@ -36,7 +36,7 @@ class Promise(NamedTuple):
     """What the node has promised.
 
     :ivar token: the UUID of this promise.
-    :ivar timeout_s: after so many seconds without feeding, the device restarts the machine.
+    :ivar timeout_s: seconds without feeding after which the device restarts the machine.
     """
 
     token: str

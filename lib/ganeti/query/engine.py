@@ -16,7 +16,7 @@ from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source,
 from ganeti.query.view import by_name, prefixes
 from ganeti.utils.text import natural_key
 
-#: A query gives at most so many values: all fields of a very large cluster. Each takes 100 bytes.
+#: Largest number of values of a query: all fields of a very large cluster. Each takes 100 bytes.
 MAX_CELLS = 5_000_000
 
 

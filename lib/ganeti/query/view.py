@@ -14,7 +14,8 @@ from ganeti.objects import fill as object_fill
 from ganeti.objects.by_node import instances_of_node
 from ganeti.utils.text import natural_key
 
-# Up to so many prefixes are searched one by one; above that, the parts of each name are compared.
+# Number of prefixes up to which each is searched by itself; above that, the parts of names are
+# compared.
 _MANY = 8
 
 

@@ -6,8 +6,8 @@ after that there is one in :data:`INTERVAL_S`, and a guess waits for its turn. A
 before it is checked, so that guesses which arrive together count as well; when the turn is too far
 in the future, the guess is refused. A right password gives its turn back.
 
-Names are counted by a keyed hash: unknown names are counted like those of users, and only so many
-counters belong to one address. An IPv6 network of 64 bits counts as one address.
+Names are counted by a keyed hash: unknown names are counted like those of users, and the
+number of counters of one address is limited. An IPv6 network of 64 bits counts as one address.
 
 Source: ITU-T I.371, *generic cell rate algorithm* (the virtual scheduling form).
 """

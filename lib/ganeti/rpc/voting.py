@@ -27,15 +27,15 @@ from ganeti.wire.calls import MASTER_CLAIM, MASTER_VOTE, Call
 
 _log = logging.getLogger(__name__)
 
-# Nodes which are just being started get so many seconds to answer; the pause between two attempts.
+# Seconds which nodes that are just being started get to answer, and the pause between two attempts.
 PATIENCE_S = 10.0
 PAUSE_S = 0.5
-# When a majority has answered, a hasty vote waits so many seconds for the other nodes.
+# Seconds for which a hasty vote waits for the other nodes when a majority has answered.
 HASTE_S = 0.5
-# The later questions of a hasty vote wait so many seconds for the nodes which answered before. They
-# are alive, and one of them may have data which no other node has.
+# Seconds for which the later questions of a hasty vote wait for the nodes which answered before.
+# They are alive, and one of them may have data which no other node has.
 LATER_HASTE_S = 3.0
-# A hasty vote waits so many seconds for the witness before it asks the nodes.
+# Seconds for which a hasty vote waits for the witness before it asks the nodes.
 _WITNESS_FIRST_S = 1.0
 _LOGGED_NAMES = 20
 

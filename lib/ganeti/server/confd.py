@@ -34,7 +34,7 @@ from ganeti.utils import clock, inotify, net
 NAME = "ganeti-confd"
 
 _LOG_COUNTS_S = 60.0
-# After so many datagrams the daemon looks at signals and files.
+# Number of datagrams after which the daemon looks at signals and files.
 _BURST = 200
 
 

@@ -26,7 +26,7 @@ from ganeti.utils import clock, fs, log, x509
 from ganeti.utils.filelock import FileLock
 
 NAME = "ganeti-cleaner"
-#: Archived jobs and logs are kept so many days.
+#: Days for which archived jobs and logs are kept.
 KEEP_DAYS = 21
 
 _DAY_S = 86400

@@ -23,7 +23,7 @@ from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import clock, filelock, fs
 from ganeti.wire import json
 
-#: An error names at most so many jobs.
+#: Largest number of jobs which an error names.
 _MAX_NAMED = 10
 
 

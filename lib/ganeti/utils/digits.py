@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_number(text: str, digits: int = 18) -> bool:
-    """Return True if a text consists of ASCII digits, and of no more than so many.
+    """Return True if a text consists of ASCII digits, and of at most `digits`.
 
     ``int`` accepts what passes: it refuses thousands of digits, and some characters which
     :meth:`str.isdigit` accepts, such as a superscript two.

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 # From this size on, freeing the blocks of a replaced file takes a noticeable time.
 _LARGE_BYTES = 1 << 20
 
-# The system accepts so many pieces in one call.
+# Largest number of pieces which the system accepts in one call.
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 
 # From linux/fcntl.h and linux/fs.h; see renameat2(2).
@@ -96,7 +96,7 @@ def rewrite_file(
     as they are.
 
     :param parts: in their order: ``(offset, length)`` in bytes of the old content, or new bytes.
-    :param flush_every: flush after so many bytes, so that flushes of other files meanwhile need not
+    :param flush_every: flush after this number of bytes, so that flushes of other files need not
         wait for the whole of this one; 0 flushes once.
     :param ready: called when the new content is durable, before it gets the name of the file; an
         exception leaves the file unchanged.
@@ -136,7 +136,7 @@ def rewrite_file(
 
 
 def _slices(offset: int, length: int, most: int) -> Iterator[tuple[int, int]]:
-    """Split a range into pieces of at most so many bytes; 0 does not split it."""
+    """Split a range into pieces of at most `most` bytes; 0 does not split it."""
     end = offset + length
     for start in range(offset, end, most or max(1, length)):
         yield start, min(most or length, end - start)

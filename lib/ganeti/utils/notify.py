@@ -17,7 +17,7 @@ from collections.abc import MutableMapping
 
 _SOCKET = "NOTIFY_SOCKET"
 _WATCHDOG = ("WATCHDOG_USEC", "WATCHDOG_PID")
-# A sign of life may be late, because the machine is busy: so many are sent in the time of one.
+# Number of signs of life in the time of one, because the machine may be busy and one may be late.
 _BEATS = 4
 _STATUS_BYTES = 2000
 

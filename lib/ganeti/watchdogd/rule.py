@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
     """What the answers to one question mean.
 
     :ivar allowed: the node may feed its device.
-    :ivar age_s: the lease begins so many seconds before the question.
+    :ivar age_s: seconds between the begin of the lease and the question.
     :ivar reason: why it may not feed the device.
     :ivar candidates: the smallest number of candidates which an answer names; 0 without answers.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of unfinished jobs of one node group.
 MAX_JOBS = 10
-#: A run waits for its jobs so many seconds. Jobs which take longer continue without it; the next
+#: Seconds for which a run waits for its jobs. Jobs which take longer continue without it; the next
 #: run sees them.
 MAX_WAIT_S = 900
 

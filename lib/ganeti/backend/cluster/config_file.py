@@ -38,8 +38,8 @@ _TAIL_BYTES = 4096
 
 #: Seconds between two checks whether the journal is to be folded in.
 FOLD_EVERY_S = 1.0
-# The journal is folded in so many seconds after the last change, or after the first one, or above
-# this size.
+# The journal is folded in when these seconds have passed since the last change, or since the first
+# one, or above this size.
 _REST_S = 2.0
 _LONGEST_S = 30.0
 _MOST_BYTES = 1 << 20

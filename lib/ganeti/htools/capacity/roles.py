@@ -21,7 +21,7 @@ _PAIRS = next(n for n, one in enumerate(_COMPONENTS) if one.kind == "pairs")
 
 Row = Sequence[float]
 
-#: After so many removed classes the spreads of a side are computed again.
+#: Number of removed classes after which the spreads of a side are computed again.
 _SPREADS_STAY = 6
 
 #: The least and the greatest slope of a track, the least and the greatest fixed part, and whether

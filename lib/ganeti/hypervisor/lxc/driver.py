@@ -69,7 +69,7 @@ class LxcHypervisor(base.Hypervisor):
         return guests.is_running(layout.of(instance_name))
 
     def wait_end(self, instance_name: str, timeout_s: float) -> None:
-        """Wait until the container ends, at most so many seconds."""
+        """Wait until the container ends, at most `timeout_s` seconds."""
         here = layout.of(instance_name)
 
         def ended() -> None:

@@ -123,7 +123,7 @@ def of_instance(
 def vdev_name(prefix: str, number: int) -> str:
     """Return the name in the guest of the disk of a number, from 0.
 
-    :raises HypervisorError: Xen offers no name for so many disks.
+    :raises HypervisorError: Xen has no name for a disk with this number.
     """
     if number >= _MAX_DISKS:
         raise errors.HypervisorError(f"a guest under Xen can have {_MAX_DISKS} disks at most")

@@ -23,7 +23,7 @@ POLL_S = 1.0
 #: Longest pause between two status calls, each of which writes the progress to the log. The pause
 #: doubles until then, because the estimate of the first seconds is often ten times too long.
 POLL_MAX_S = 15.0
-#: After so many status calls in a row without an answer, waiting for the primary node ends.
+#: Number of unanswered status calls in a row after which waiting for the primary node ends.
 UNANSWERED_POLLS = 10
 #: Number of status calls which may report a degraded disk without a synchronisation: that is
 #: normal for a moment before and after the transfer.

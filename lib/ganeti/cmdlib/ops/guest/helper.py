@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 POLL_MAX_S = 2.0
 _POLL_GROWTH = 1.2
-#: A node which is unresponsive for so many seconds is given up, and with it the guest.
+#: Seconds after which an unresponsive node is given up, and with it the guest.
 UNRESPONSIVE_S = 120.0
 
 

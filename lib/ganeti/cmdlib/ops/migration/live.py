@@ -58,7 +58,7 @@ POSTCOPY_PAUSED = "postcopy-paused"
 FIRST_POLL_S = 0.01
 POLL_S = 0.25
 POLL_PART = 0.1
-#: A source which does not answer so many questions in a row is given up.
+#: Number of unanswered questions in a row after which a source is given up.
 UNANSWERED_POLLS = 8
 #: Seconds between two lines about the progress.
 REPORT_EVERY_S = 5.0
