@@ -120,7 +120,7 @@ class ProcessExecutor:
             self._forker.prepare()
 
     def detach(self) -> None:
-        """Let the processes whose opcodes are running go on without this master daemon."""
+        """Leave running opcodes to their processes, because this master daemon ends."""
         with self._lock:
             handles = list(self._handles.values())
         for handle in handles:
@@ -234,7 +234,7 @@ class ProcessExecutor:
         Called before the first process is made, and removes the files of those which have ended.
 
         :param running: jobs whose opcodes were running when an earlier master daemon ended.
-        :returns: the jobs which go on, and those whose processes had to be ended.
+        :returns: the jobs whose processes continue, and those whose processes had to be ended.
         """
         handles, ended = {}, {}
         for job in running:
@@ -349,7 +349,7 @@ class ProcessExecutor:
     # -- the threads --------------------------------------------------------------------------
 
     def welcome(self) -> dict[str, Any]:
-        """Return the message which lets a connected process go on."""
+        """Return the message which tells a connected process to continue."""
         return {"epoch": str(self._epoch), "loaded": self.loaded}
 
     def _accept(self) -> None:

@@ -3,7 +3,8 @@
 The master daemon makes it at its start, before its first thread, because a copy of a process with
 threads may find a lock held for ever (:mod:`.idle_fork_server`). With the first request it loads
 all modules and a state of the configuration, which its copies share until they change it. It has no
-threads, holds no lock, and makes no calls. It ends with the master daemon; the job processes go on.
+threads, holds no lock, and makes no calls. It ends with the master daemon; the job processes do
+not.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The process sends a request and waits for the answer. When the connection ends, the master daemon
 was stopped, killed or restarted; the process then waits until it is back, as long as its node has
 the role of the master, connects again, and says which opcode it is executing. The answer of the
-new daemon is its epoch, and the process goes on; or it is the order to end, because the job is not
-regarded as running.
+new daemon is its epoch, and the process continues; or it is the order to end, because the job does
+not count as running.
 
 A process ends at once, in the middle of any step, when it must not act any more: its node
 is not the master's any more, or the daemon asked it to end. It has nothing to undo then: it is in
@@ -77,7 +77,7 @@ class Link:
     # -- connecting ---------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Connect to the master daemon, and return when it lets this process go on."""
+        """Connect to the master daemon, and return when it tells this process to continue."""
         while True:
             self._check_role()
             try:

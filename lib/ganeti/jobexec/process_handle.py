@@ -47,7 +47,7 @@ class Processes(Protocol):
         """Return the owner of the locks of a job."""
 
     def welcome(self) -> dict[str, Any]:
-        """Return the message which lets a connected process go on."""
+        """Return the message which tells a connected process to continue."""
 
     def rest(self, handle: ProcessHandle, channel: Channel) -> None:
         """Keep the process of a job which has ended, for another job.
@@ -68,7 +68,7 @@ class ProcessState(enum.StrEnum):
     EXECUTING = "executing"
     #: It was killed during an opcode; its end is not known yet.
     KILLED = "killed"
-    #: It goes on with its opcode, and this master daemon ends.
+    #: It continues with its opcode, and this master daemon ends.
     DETACHED = "detached"
     #: It has ended, and its job has not.
     DEAD = "dead"
@@ -180,7 +180,7 @@ class ProcessHandle:
         return True
 
     def detach(self) -> None:
-        """Let the process go on without this master daemon, if its opcode is running."""
+        """Leave a running opcode to the process, because this master daemon ends."""
         with self._changed:
             executing = self.state in (ProcessState.EXECUTING, ProcessState.KILLED)
             if not executing or self._op is None or self._op.state.exec is None:
@@ -209,7 +209,7 @@ class ProcessHandle:
     def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, index: int) -> Any:
         """Let the process execute an opcode; return its result.
 
-        :raises JobDetached: the master daemon ends, and the process goes on.
+        :raises JobDetached: the master daemon ends, and the process continues.
         :raises OpExecError: the process was killed, or has ended by itself.
         :raises GenericError: the error with which the opcode failed.
         """
@@ -268,7 +268,7 @@ class ProcessHandle:
             raise ProcessGone("it has ended unexpectedly")
 
     def _take_channel(self, running: int | None) -> Channel:
-        """Wait until the process is connected, and let it go on.
+        """Wait until the process is connected, and tell it to continue.
 
         :param running: number of the opcode which the process executes; None for none.
         """

@@ -20,7 +20,7 @@ Execute = Callable[[OpCode, Callbacks], Any]
 
 
 class JobDetached(Exception):  # noqa: N818  it is not a failure of the job
-    """The master daemon ends, and the job goes on in its process."""
+    """The master daemon ends, and the process of the job continues with it."""
 
 
 class Process(Protocol):
@@ -39,7 +39,7 @@ class Process(Protocol):
 
         :param index: its number in the job, from 0.
         :returns: its result.
-        :raises JobDetached: the master daemon ends, and the opcode goes on.
+        :raises JobDetached: the master daemon ends, and the process continues with the opcode.
         """
 
     def close(self) -> None:
@@ -70,14 +70,14 @@ class Executor(Protocol):
         """
 
     def adopt(self, running: Sequence[jobs.QueuedJob], /) -> Adopted:
-        """Find the jobs which go on in processes that an earlier master daemon has made.
+        """Find the jobs whose processes an earlier master daemon has made, and which live.
 
         :param running: jobs whose opcodes were running when that daemon ended.
         :returns: these jobs; the others were interrupted.
         """
 
     def detach(self) -> None:
-        """Let the opcodes which are running go on without this master daemon."""
+        """Leave running opcodes to their processes, because this master daemon ends."""
 
     def wake(self, job_id: int, /) -> None:
         """Let the process of a job notice that the job is to stop."""

@@ -215,7 +215,7 @@ class Scheduler:
         return self.pool.stop(timeout_s)
 
     def adopt(self, processes: Mapping[int, Process]) -> None:
-        """Go on with jobs whose opcodes are running in processes. Needs the lock.
+        """Take over jobs whose opcodes are running in processes. Needs the lock.
 
         :param processes: job id -> process.
         """
@@ -331,7 +331,7 @@ class Scheduler:
         return self._executor is not None and self._executor.in_use()
 
     def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, process: Process) -> bool:
-        """Execute an opcode, as a span of a trace; whether the job may go on with the next one."""
+        """Execute an opcode, as a span of a trace; whether the next one may follow."""
         with job_trace.opcode(job, op):
             return self._try_op(job, op, process)
 

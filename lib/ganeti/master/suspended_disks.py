@@ -51,7 +51,7 @@ def resume(config: Config, rpc: RpcRunner, node_uuid: str, minors: Collection[in
     config.require_committed()
     for disk, instance in allowed:
         _log.warning(
-            "disk %s of instance %s has lost its peer; node %s goes on without it, and the other"
+            "disk %s of instance %s has lost its peer; node %s resumes its I/O, and the other"
             " replica counts as outdated",
             disk.iv_name or disk.uuid,
             instance.name,

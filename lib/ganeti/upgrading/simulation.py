@@ -189,7 +189,7 @@ class _Simulation:
         return [row[0] for row in rows if len(row) == 2 and row[1] != "running"]
 
     def go(self, target: versions.Version) -> None:
-        """Upgrade the virtual cluster, or let it go back; its guests must go on."""
+        """Upgrade the virtual cluster, or take it back; its guests must keep running."""
         self._say(f"Going to version {target.series}")
         sys.stdout.flush()
         done = process.run(

@@ -28,7 +28,7 @@ HMAC = "md5"
 META_SIZE_MIN_MIB = 128
 META_SIZE_MAX_MIB = 1024
 
-#: The fencing policy with which requests wait when the peer is lost.
+#: The fencing policy which suspends I/O when the peer is lost.
 WAIT_POLICY = "resource-and-stonith"
 
 NO_BARRIERS = "n"
@@ -215,7 +215,7 @@ class Commands(ABC):
 
     @abstractmethod
     def wait_for_peer(self, wait: bool) -> list[str] | None:
-        """Choose what a writable device does which loses its peer: its requests wait, or go on.
+        """Choose whether the I/O of a writable device is suspended when the device loses its peer.
 
         :returns: None where this version has no such command for a device in use.
         """

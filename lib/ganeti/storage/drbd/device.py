@@ -329,8 +329,8 @@ class DrbdDevice(BlockDevice):
             return
         if not force:
             self._wait_for_latest_data()
-            # The kernel may know that this replica missed writes from before it was decided
-            # to go on with it and without the other one.
+            # The kernel may know that this replica missed writes, from before the decision to
+            # use it without the other one.
             force = self._may_be_used_alone(self._state()) and self._state().outdated
         self._run(self._commands().primary(force=force), "cannot become primary")
 
@@ -442,9 +442,9 @@ class DrbdDevice(BlockDevice):
         command = self._commands().wait_for_peer(False)
         state = self._state()
         if command is not None and not state.diskless:
-            self._run(command, "cannot be made to go on without its peer")
+            self._run(command, "cannot resume its I/O without its peer")
         if self._state().suspended:
-            self._run(self._commands().resume_requests(), "cannot go on without its peer")
+            self._run(self._commands().resume_requests(), "cannot resume its I/O without its peer")
 
     def close(self) -> None:
         """Make the device inaccessible on this node (secondary)."""

@@ -239,7 +239,7 @@ INSTANCE_GET_MIGRATION_STATUS = Call(
     timeout_s=3600,
     keep=True,
 )
-#: End a migration on the source: remove the guest, or let it go on after a failure.
+#: End a migration on the source: remove the guest, or resume it after a failure.
 INSTANCE_FINALIZE_MIGRATION_SRC = Call(
     "instance_finalize_migration_src",
     (

@@ -1,12 +1,11 @@
 """Suspend the I/O of mirrored disks without a peer, so that the death of a node loses no write.
 
-When the link between two replicas breaks, DRBD normally goes on with the writable one, and nobody
-can tell later whether it did before its node died. Here its requests wait instead: DRBD suspends
-them (``fencing resource-and-stonith``), and the neutral usermode helper lets it wait until the peer
-returns, or until the master resumes it (:mod:`ganeti.master.suspended_disks`). The master does so
-only after it has recorded that the replica of the peer misses writes
-(``Disk.outdated_node``). While a disk has the record ``Disk.never_alone``, each confirmed write is
-on both nodes.
+When the link between two replicas breaks, DRBD normally continues to write to the primary one, and
+nobody can tell later whether it did before its node died. Here DRBD suspends the I/O instead
+(``fencing resource-and-stonith``), and the neutral usermode helper keeps it suspended until the
+peer returns, or until the master resumes it (:mod:`ganeti.master.suspended_disks`). The master does
+so only after it has recorded that the replica of the peer misses writes (``Disk.outdated_node``).
+While a disk has the record ``Disk.never_alone``, each confirmed write is on both nodes.
 
 The record is removed before anything is done by which the device might write alone: before it is
 activated, connected or given storage again. It is made again when the replicas are equal.
