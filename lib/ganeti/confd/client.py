@@ -56,7 +56,7 @@ class Conversation:
     """One question to several daemons.
 
     :ivar best: the best answer until now, and the address of its daemon.
-    :ivar ignored: number of datagrams that were no answer: wrong key, other question, no message.
+    :ivar ignored: datagrams which were not an answer: wrong key, other question, no message.
     """
 
     def __init__(self, key: bytes, kind: int, query: Any, *, new_salt: Callable[[], str]) -> None:

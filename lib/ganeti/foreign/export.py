@@ -88,7 +88,7 @@ def describe(machine: Machine, name: str, dumps: Sequence[Dump], *, source: str)
 def parse_export(text: str) -> Machine:
     """Read the description of an export, in order to write it in another form.
 
-    :raises ParseError: the text is no such description.
+    :raises ParseError: the text is not such a description.
     """
     parser = _parser()
     try:

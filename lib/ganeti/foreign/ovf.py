@@ -74,7 +74,7 @@ def parse_manifest(text: str) -> list[Checksum]:
 def parse_ovf(text: str) -> Machine:
     """Read the description of one virtual machine.
 
-    :raises ParseError: the text is no such description, or a value in it cannot be understood.
+    :raises ParseError: the text is not such a description, or a value in it is invalid.
     """
     root = read_xml(text)
     if local(root.tag) != "Envelope":

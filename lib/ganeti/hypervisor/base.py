@@ -265,7 +265,7 @@ class Hypervisor(ABC):
         """Ask a guest to shut down, or with ``force`` end it.
 
         Without ``force`` this returns at once; the caller checks with :meth:`is_running`, and asks
-        again. After a forced stop the guest has ended. A guest that does not run is no error.
+        again. After a forced stop the guest has ended. A guest that does not run is not an error.
 
         :raises HypervisorError: it cannot be asked, or does not end.
         """

@@ -150,7 +150,7 @@ def parse_answer(message: bytes) -> Any:
     :raises errors.RequestError: the master refused the request with a text, or reported an error
         which this program does not know.
     :raises errors.LuxiError: the master has another version.
-    :raises errors.ProtocolError: the message is no answer.
+    :raises errors.ProtocolError: the message is not an answer.
     """
     try:
         answer = json.loads(message)

@@ -371,7 +371,7 @@ class MasterPoll:
             self._note(f"{task.name}: {result.text or 'done'}")
             return
         self._note(f"{task.name} has failed: {result.text}")
-        # The attempt itself has taken an epoch, perhaps; that is no other node.
+        # The attempt itself has taken an epoch, perhaps; that is not another node.
         self._epoch = max(self._epoch, master_epoch.read().epoch)
 
     def _renew_trust(self) -> None:

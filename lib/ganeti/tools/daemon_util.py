@@ -86,7 +86,7 @@ def wanted(daemon: str) -> bool:
     """Check whether this cluster needs a daemon.
 
     Only some clusters need ganeti-kvmd, or ganeti-failoverd, which is stopped before the daemons of
-    the master, so that their end is no reason for a failover. Before it ganeti-watchdogd is
+    the master, so that their end is not a reason for a failover. Before it ganeti-watchdogd is
     stopped, because it needs the master for that.
 
     The node daemon starts ganeti-metad together with the first guest that can use it. A daemon

@@ -4,7 +4,7 @@ Equal instances are tried on the same nodes again and again, and one more instan
 nodes. So what each node would be with the instance is kept, and computed again for changed nodes
 only. The pairs of nodes are put in the order of their scores by
 :mod:`ganeti.htools.capacity.ranking`. Instances on one node are tried on every node, and so are
-pairs when a node has no memory or processors, so that a score may be no number.
+pairs when a node has no memory or processors, so that a score may not be a number.
 """
 
 from __future__ import annotations
