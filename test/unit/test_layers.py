@@ -246,7 +246,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("change", "verify"),
         ("history", "instance_changes", "text"),
         ("local_file", "sending", "transaction"),
-        ("others",),
+        ("copies",),
         ("store",),
         ("api",),
     ),

@@ -16,9 +16,9 @@ from typing import Self
 
 from ganeti import errors
 from ganeti.config import damaged, history, ports, reservations, upgrade, verify
+from ganeti.config.copies import CATCH_UP_S
 from ganeti.config.history import Author, History
 from ganeti.config.local_file import Changer, Writer
-from ganeti.config.others import CATCH_UP_S
 from ganeti.config.sending import Distribute, DistributionFailure
 from ganeti.config.store import ConfigStore, OnCommit
 from ganeti.config.text import ConfigText
@@ -180,11 +180,11 @@ class Config(Questions):
 
     def use_distribution(self, distribute: Distribute) -> None:
         """Set the function which sends changes to other nodes."""
-        self._store.others.use_distribution(distribute)
+        self._store.copies.use_distribution(distribute)
 
     def use_witness(self, record: Record) -> None:
         """Set the function which informs the witness of a state."""
-        self._store.others.use_witness(record)
+        self._store.copies.use_witness(record)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Change the configuration, all or nothing; see :meth:`ConfigStore.transaction`."""
@@ -200,28 +200,28 @@ class Config(Questions):
         nodes: Collection[str],
         unresponsive: Collection[str] = (),
     ) -> None:
-        """Bring nodes up to date in the background; see :meth:`OtherNodes.expect_lagging`."""
-        self._store.others.expect_lagging(candidates, nodes, unresponsive)
+        """Bring nodes up to date in the background; see :meth:`NodeCopies.expect_lagging`."""
+        self._store.copies.expect_lagging(candidates, nodes, unresponsive)
 
     def adopt_copies(self) -> None:
         """Note that candidates have the file of this node; see :meth:`ConfigStore.adopt_copies`."""
         self._store.adopt_copies()
 
     def inform_others(self) -> None:
-        """Send ssconf values to all nodes now; see :meth:`OtherNodes.inform_others`."""
-        self._store.others.inform_others()
+        """Send ssconf values to all nodes now; see :meth:`NodeCopies.inform_others`."""
+        self._store.copies.inform_others()
 
     def lagging(self) -> dict[str, frozenset[str]]:
-        """Return the lagging nodes by UUID; see :meth:`OtherNodes.lagging`."""
-        return self._store.others.lagging()
+        """Return the lagging nodes by UUID; see :meth:`NodeCopies.lagging`."""
+        return self._store.copies.lagging()
 
     def is_alone(self) -> bool:
         """Tell whether the witness knows that this node is the only candidate."""
-        return self._store.others.is_alone()
+        return self._store.copies.is_alone()
 
     def require_committed(self) -> None:
-        """Check that the present state is committed; see :meth:`OtherNodes.require_committed`."""
-        self._store.others.require_committed()
+        """Check that the present state is committed; see :meth:`NodeCopies.require_committed`."""
+        self._store.copies.require_committed()
 
     def verify(self) -> list[str]:
         """Return the contradictions in the present state, one line each."""

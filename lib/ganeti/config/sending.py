@@ -1,6 +1,6 @@
 """Messages with the configuration to other nodes, and the wait for those who need them.
 
-A commit makes a :class:`Distribution` (:mod:`ganeti.config.others`), which another thread sends,
+A commit makes a :class:`Distribution` (:mod:`ganeti.config.copies`), which another thread sends,
 and waits until a majority of the candidates has it (:class:`Sending`). What goes on afterwards is
 in :class:`UnderWay`.
 """

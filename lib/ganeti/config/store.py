@@ -5,7 +5,7 @@ transaction begins with the state in which the one before ended. Commits are sha
 commit writes and distributes, later transactions wait in a queue, and the next commit takes all of
 them with one write, one flush and one message per master candidate.
 
-How the commits reach the other nodes, and what happens to nodes which lag, is in :mod:`.others`.
+How the commits reach the other nodes, and what happens to nodes which lag, is in :mod:`.copies`.
 
 Promises:
 
@@ -31,10 +31,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ganeti import errors
+from ganeti.config.copies import PATIENCE_S, NodeCopies
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
 from ganeti.config.local_file import Changer, LocalFile, Writer
-from ganeti.config.others import PATIENCE_S, OtherNodes
 from ganeti.config.recent_changes import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.config.sending import Distribute, DistributionFailure
@@ -99,7 +99,7 @@ class ConfigStore:
         :param change: makes a file from the one before it; None writes each file as a whole.
         :param change_from_bytes: smaller files are written as a whole in any case; None for
             :data:`ganeti.configfile.files.JOURNAL_FROM_BYTES`.
-        :param catch_up_s: as in :class:`.OtherNodes`, like ``distribute`` and ``patience_s``.
+        :param catch_up_s: as in :class:`.NodeCopies`, like ``distribute`` and ``patience_s``.
         :param history: the history, already open.
         """
         self._file = LocalFile(path, write, change, change_from_bytes)
@@ -119,7 +119,7 @@ class ConfigStore:
         # Guarded by the mutex.
         self._recent = RecentChanges()
         #: What the other nodes have, and how they get the newest.
-        self.others = OtherNodes(
+        self.copies = NodeCopies(
             data,
             self._committing,
             self.snapshot,
@@ -198,13 +198,13 @@ class ConfigStore:
 
         Otherwise the first commit would send the whole file to all of them. The caller has compared
         the digests of the copies, and names candidates with another file with
-        :meth:`.OtherNodes.expect_lagging`; they get the whole file. The ssconf values: see
-        :meth:`.OtherNodes.adopt`.
+        :meth:`.NodeCopies.expect_lagging`; they get the whole file. The ssconf values: see
+        :meth:`.NodeCopies.adopt`.
         """
         with self._committing:
             data = self._committed
             text = self._text.render(data, ())
-            self.others.adopt(data, text if self._file.adopt(text) else None)
+            self.copies.adopt(data, text if self._file.adopt(text) else None)
 
     def redistribute(self) -> list[DistributionFailure]:
         """Send the configuration and all ssconf values to all nodes again.
@@ -215,7 +215,7 @@ class ConfigStore:
             data = self._committed
             text = self._text.render(data, ())
             self._file.forget()
-            return self.others.send_everything(data, text)
+            return self.copies.send_everything(data, text)
 
     def _commit(self, ticket: _Ticket) -> None:
         with self._committing:
@@ -247,11 +247,11 @@ class ConfigStore:
             written = True
             before, self._committed = self._committed, data
             changed, self._stale = self._stale, set()
-            self.others.note_change(before, data, changed)
+            self.copies.note_change(before, data, changed)
             if self.on_commit is not None:
                 self.on_commit(before, data, changed)
             error = "the configuration was written here, but could not be distributed"
-            error = self.others.judge(data, self.others.send(data, text))
+            error = self.copies.judge(data, self.copies.send(data, text))
         finally:
             with self._mutex:
                 if not written:

@@ -396,7 +396,7 @@ class RemoteStore:
         self._changes = asked.config.changes
         self.has_commit = asked.config.has_commit
         self.reservations = RemoteReservations(link, record)
-        self.others = asked.copies
+        self.copies = asked.copies
         self.redistribute = asked.copies.redistribute
         self.history = None
         self.known = data if data is not None else self._fetch(None)

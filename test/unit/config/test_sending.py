@@ -43,16 +43,16 @@ def test_a_commit_which_needs_a_node_waits_for_the_older_message_to_it() -> None
         commit(config).allocate_port()
     order.clear()
     nodes.failures = []
-    catching_up = threading.Thread(target=store.others.catch_up)
+    catching_up = threading.Thread(target=store.copies.catch_up)
     catching_up.start()
     assert sending.wait(120)
-    wait = store.others._under_way.wait
+    wait = store.copies._under_way.wait
 
     def waits() -> None:
         let_go.set()
         wait()
 
-    store.others._under_way.wait = waits  # type: ignore[method-assign]
+    store.copies._under_way.wait = waits  # type: ignore[method-assign]
     commit(config).allocate_port()
     let_go.set()
     catching_up.join()
@@ -137,7 +137,7 @@ def test_threads_which_send_end_when_they_have_no_work(monkeypatch: pytest.Monke
     config = Config(store)
     for _ in range(3):
         commit(config).allocate_port()
-        until(lambda: store.others._threads._idle == [])
+        until(lambda: store.copies._threads._idle == [])
     assert config.lagging() == {}
 
 
@@ -221,10 +221,10 @@ def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
     commit(config).allocate_port()
     nodes.failures = []
     sent = len(nodes.received)
-    assert not store.others.catch_up()
+    assert not store.copies.catch_up()
     assert len(nodes.received) == sent + 2, "the catch-up and the commit meanwhile"
     assert config.lagging() == {uuid_of("node2"): {CONFIG}}
-    assert store.others.catch_up()
+    assert store.copies.catch_up()
     assert nodes.received[-1].candidates == (uuid_of("node2"),)
     assert parsed(nodes.received[-1].text) == config.snapshot()
 
@@ -238,7 +238,7 @@ def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
     ]
     commit(config).add_instance(instance_of(2), [], EC)
     nodes.failures = []
-    assert not store.others.catch_up()
+    assert not store.copies.catch_up()
     commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert nodes.received[-1].ssconf is not None

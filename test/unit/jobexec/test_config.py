@@ -260,10 +260,10 @@ def test_everything_which_logical_units_ask_of_the_store_is_there(job: Job) -> N
     used = set(re.findall(r"self\._store\.(\w+)", source))
     daemons = {"adopt_copies", "changed_since", "on_commit"}
     assert not [name for name in used - daemons if not hasattr(job.store, name)]
-    used = set(re.findall(r"self\._store\.others\.(\w+)", source))
+    used = set(re.findall(r"self\._store\.copies\.(\w+)", source))
     daemons = {"expect_lagging", "use_distribution", "use_witness"}
     assert used > daemons
-    assert not [name for name in used - daemons if not hasattr(job.store.others, name)]
+    assert not [name for name in used - daemons if not hasattr(job.store.copies, name)]
 
 
 def test_nodes_which_lack_the_names_are_informed(master: Master, job: Job) -> None:

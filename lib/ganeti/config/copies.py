@@ -1,6 +1,6 @@
-"""What the other nodes have of the configuration, and how they get the newest.
+"""The copies of the configuration on other nodes, and how they get the newest state.
 
-:class:`OtherNodes` sends each commit of :class:`ganeti.config.store.ConfigStore` to the master
+:class:`NodeCopies` sends each commit of :class:`ganeti.config.store.ConfigStore` to the master
 candidates, and the ssconf values to all nodes. It decides whether enough candidates have a commit.
 
 Promises:
@@ -8,7 +8,7 @@ Promises:
 * A thread sends the present state again to lagging nodes, until they have it; the thread runs only
   while a node is lagging. Commits do not wait for a node which did not accept the last message, as
   long as the other candidates are a majority. A node which hangs delays one commit, by
-  :data:`PATIENCE_S` after the majority has the change; its message goes on in the background.
+  :data:`PATIENCE_S` after the majority has the change; its message continues in the background.
 * Candidates get the difference between the new file and the one which they have.
 * In a large cluster, the nodes which are not candidates get the names of instances some seconds
   later, and together.
@@ -76,7 +76,7 @@ class _LaggingNode(Peer):
         self.missed()
 
 
-class OtherNodes:
+class NodeCopies:
     """Sends the states of a configuration to the other nodes. Thread-safe.
 
     The methods which say so need the lock ``committing``; the others take it.

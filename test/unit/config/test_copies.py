@@ -10,7 +10,7 @@ import pytest
 
 from fakes.config import commit
 from ganeti import errors
-from ganeti.config import Config, Distribution, DistributionFailure, others
+from ganeti.config import Config, Distribution, DistributionFailure, copies
 from ganeti.config.sending import CONFIG, SSCONF
 from ganeti.config.store import ConfigStore
 from ganeti.config.text import ConfigText
@@ -105,7 +105,7 @@ def test_who_missed_something_is_tried_again() -> None:
     commit(config).add_instance(instance_of(2), [], EC)
     assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
     nodes.failures = nodes.failures[:2]
-    assert not store.others.catch_up()
+    assert not store.copies.catch_up()
     tried = nodes.received[-1]
     assert tried.candidates == (uuid_of("node2"),)
     assert tried.nodes == (uuid_of("node2"), uuid_of("node3"))
@@ -113,10 +113,10 @@ def test_who_missed_something_is_tried_again() -> None:
     assert parsed(tried.text) == config.snapshot()
     assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}}
     nodes.failures = []
-    assert store.others.catch_up()
+    assert store.copies.catch_up()
     assert nodes.received[-1].nodes == (uuid_of("node2"),)
     number = len(nodes.received)
-    assert store.others.catch_up()
+    assert store.copies.catch_up()
     assert len(nodes.received) == number
 
 
@@ -128,7 +128,7 @@ def test_who_goes_offline_is_not_waited_for() -> None:
     commit(config).update_node(
         updated(config.node(uuid_of("node2")), offline=True, master_candidate=False)
     )
-    assert config._store.others.catch_up()
+    assert config._store.copies.catch_up()
     assert config.lagging() == {}
 
 
@@ -138,7 +138,7 @@ def test_who_is_no_candidate_any_more_needs_no_configuration() -> None:
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
     commit(config).add_instance(instance_of(2), [], EC)
     commit(config).update_node(updated(config.node(uuid_of("node2")), master_candidate=False))
-    assert config._store.others.catch_up()
+    assert config._store.copies.catch_up()
     assert config.lagging() == {}
 
 
@@ -161,7 +161,7 @@ def test_a_thread_tries_until_all_have_it() -> None:
         assert config.lagging() == {uuid_of("node2"): {CONFIG}}
         nodes.failures = []
         until(lambda: config.lagging() == {})
-        until(lambda: config._store.others._catching_up is None)
+        until(lambda: config._store.copies._catching_up is None)
     assert parsed(nodes.received[-1].text) == config.snapshot()
 
 
@@ -180,7 +180,7 @@ def test_commits_do_not_wait_for_lagging_candidates() -> None:
     assert nodes.received[-1].ssconf is not None
     assert uuid_of("node2") not in nodes.received[-1].nodes
     assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}}
-    assert store.others.catch_up()
+    assert store.copies.catch_up()
     assert parsed(nodes.received[-1].text) == config.snapshot()
     commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
@@ -220,13 +220,13 @@ def test_a_commit_reaches_nodes_which_are_lagging_since_an_earlier_master() -> N
     store = sleeping_store(nodes)
     config = Config(store)
     me, other = config.master_node().uuid, uuid_of("node2")
-    store.others.expect_lagging([other], [me, other])
+    store.copies.expect_lagging([other], [me, other])
     nodes.failures = [DistributionFailure(other, what, "no answer") for what in (CONFIG, SSCONF)]
     commit(config).allocate_port()
     sent = nodes.received[-1]
     assert other in sent.candidates
     assert set(sent.nodes) >= {me, other}
-    assert sent.ssconf == store.others._ssconf
+    assert sent.ssconf == store.copies._ssconf
     assert config.lagging() == {other: {CONFIG, SSCONF}}
     commit(config).allocate_port()
     assert other not in nodes.received[-1].candidates
@@ -237,11 +237,11 @@ def test_no_commit_waits_for_a_node_which_has_just_not_answered() -> None:
     store = sleeping_store(nodes)
     config = Config(store)
     other = uuid_of("node2")
-    store.others.expect_lagging([other], [other], [other])
+    store.copies.expect_lagging([other], [other], [other])
     commit(config).allocate_port()
     assert other not in nodes.received[-1].candidates
     assert config.lagging() == {other: {CONFIG, SSCONF}}
-    store.others.catch_up()
+    store.copies.catch_up()
     assert config.lagging() == {}
 
 
@@ -376,18 +376,18 @@ def test_a_record_which_too_few_candidates_have_is_not_relied_upon() -> None:
     store = ConfigStore("config.data", small_cluster(), distribute=nodes, write=Disk().write)
     config = Config(store)
     config.require_committed()
-    others = [
+    unanswered = [
         node.uuid
         for node in config.nodes()
         if node.master_candidate and node.uuid != config.cluster().master_node
     ]
-    nodes.failures = [DistributionFailure(uuid, CONFIG, "no answer") for uuid in others]
+    nodes.failures = [DistributionFailure(uuid, CONFIG, "no answer") for uuid in unanswered]
     with pytest.raises(errors.ConfigurationError, match="candidates have it"):
         commit(config).add_instance(instance_of(2), [], EC)
     with pytest.raises(errors.ConfigurationError, match="candidates have the present"):
         config.require_committed()
     nodes.failures = []
-    store.others.catch_up()
+    store.copies.catch_up()
     config.require_committed()
 
 
@@ -404,7 +404,7 @@ class _RecordingNodes(Nodes):
 
 
 def _store_with_many_bytes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> ConfigStore:
-    monkeypatch.setattr(others, "_NAMES_BYTES", 0)
+    monkeypatch.setattr(copies, "_NAMES_BYTES", 0)
     data = small_cluster(5, {number: {"master_candidate": False} for number in (4, 5)})
     store = ConfigStore(
         "config.data", data, distribute=nodes, write=Disk().write, catch_up_s=(3600.0, 3600.0)
@@ -417,7 +417,7 @@ def _store_with_many_bytes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Con
 def test_names_of_instances_reach_nodes_without_copies_later_and_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(others, "NAMES_S", 3600.0)
+    monkeypatch.setattr(copies, "NAMES_S", 3600.0)
     nodes = _RecordingNodes()
     store = _store_with_many_bytes(nodes, monkeypatch)
     for number in (1, 2, 3):
@@ -425,40 +425,40 @@ def test_names_of_instances_reach_nodes_without_copies_later_and_together(
             change.add_instance(instance_of(number, disks=()), [], EC)
     assert len(nodes.names_of(1)) == len(nodes.names_of(2)) == 4
     assert nodes.names_of(4) == nodes.names_of(5) == [""]
-    assert store.others.lagging() == {}
-    assert store.others.inform_others()
+    assert store.copies.lagging() == {}
+    assert store.copies.inform_others()
     assert nodes.names_of(4) == nodes.names_of(5) == ["", nodes.names_of(2)[-1]]
-    assert not store.others.inform_others()
+    assert not store.copies.inform_others()
 
 
 def test_a_thread_sends_the_names_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "NAMES_S", 0.001)
+    monkeypatch.setattr(copies, "NAMES_S", 0.001)
     nodes = _RecordingNodes()
     store = _store_with_many_bytes(nodes, monkeypatch)
     with store.transaction() as change:
         change.add_instance(instance_of(1), [disk_of(1)], EC)
     until(lambda: nodes.names_of(4)[-1] == "instance1.example.com\n")
-    until(lambda: store.others._informing is None)
+    until(lambda: store.copies._informing is None)
 
 
 def test_a_node_which_does_not_take_the_names_is_lagging(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(others, "NAMES_S", 3600.0)
+    monkeypatch.setattr(copies, "NAMES_S", 3600.0)
     nodes = _RecordingNodes()
     store = _store_with_many_bytes(nodes, monkeypatch)
     with store.transaction() as change:
         change.add_instance(instance_of(1), [disk_of(1)], EC)
     nodes.failures = [DistributionFailure(uuid_of("node4"), SSCONF, "no answer")]
-    store.others.inform_others()
-    assert store.others.lagging() == {uuid_of("node4"): {SSCONF}}
+    store.copies.inform_others()
+    assert store.copies.lagging() == {uuid_of("node4"): {SSCONF}}
     nodes.failures = []
-    assert store.others.catch_up()
+    assert store.copies.catch_up()
     assert nodes.names_of(4)[-1] == "instance1.example.com\n"
 
 
 def test_all_values_replace_names_which_were_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "NAMES_S", 3600.0)
+    monkeypatch.setattr(copies, "NAMES_S", 3600.0)
     nodes = _RecordingNodes()
     store = _store_with_many_bytes(nodes, monkeypatch)
     with store.transaction() as change:
@@ -466,7 +466,7 @@ def test_all_values_replace_names_which_were_to_come(monkeypatch: pytest.MonkeyP
     with store.transaction() as change:
         change.add_group(group_of(8), EC)
     assert nodes.names_of(4)[-1] == "instance1.example.com\n"
-    assert not store.others.inform_others()
+    assert not store.copies.inform_others()
 
 
 @pytest.mark.parametrize("same", [True, False])
