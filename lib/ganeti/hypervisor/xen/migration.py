@@ -36,7 +36,7 @@ from ganeti.hypervisor import base, guest_errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import interfaces
 from ganeti.hypervisor.xen import adoption, guests, nics, record, start, transfer, xl
-from ganeti.hypervisor.xen.record import ARRIVING, COMPLETE, Record
+from ganeti.hypervisor.xen.record import COMPLETE, INCOMING, Record
 from ganeti.hypervisor.xen.transfer import ARRIVED, IN, OUT, OWNED, Transfer
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
@@ -101,12 +101,12 @@ class XenMigration(base.Migration):
         """
         name = instance.name
         text, own, peer = _read_info(info, name)
-        arriving = adopt(record.loads(text, name), instance, disks)
+        incoming = adopt(record.loads(text, name), instance, disks)
         with guests.locked(name):
             guests.refuse_running(name)
             guests.end(name)
             try:
-                path = start.prepare(arriving)
+                path = start.prepare(incoming)
                 transfer.write(name, Transfer(direction=IN, status=transfer.WAITING), sync=False)
                 _write_keys(name, own, peer)
                 port = int(instance.hvparams["migration_port"])
@@ -205,19 +205,19 @@ class XenMigration(base.Migration):
                 if transfer.has_arrived(name):
                     raise guest_errors.has_arrived(name)
                 known = record.find(name)
-                if known is None or known.state == ARRIVING:
+                if known is None or known.state == INCOMING:
                     guests.end(name)
                 return
             if transfer.was_sent(name):
                 raise guest_errors.was_sent(name)
             known = record.load(name)
-            if known.state == ARRIVING:
+            if known.state == INCOMING:
                 _wait_arrived(name)
             domain = guests.require_running(name)
             if domain.is_paused:
                 # At once: a network which cannot be set up must not keep the guest from running.
                 xl.run("unpause", str(domain.id))
-            if known.state == ARRIVING:
+            if known.state == INCOMING:
                 record.save(replace(known, state=COMPLETE))
                 transfer.end_program(name)
                 transfer.forget(name)
@@ -234,7 +234,7 @@ def adopt(source: Record, instance: FilledInstance, disks: Sequence[AttachedDisk
 
     :raises HypervisorError: the guest has a device which the instance has not, or another type.
     """
-    own = record.of_instance(instance, disks, state=ARRIVING)
+    own = record.of_instance(instance, disks, state=INCOMING)
     if source.uuid != own.uuid or source.hypervisor != own.hypervisor:
         raise errors.HypervisorError(
             f"the migration data of instance {own.name} are those of another instance"

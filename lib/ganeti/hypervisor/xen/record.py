@@ -25,7 +25,7 @@ from ganeti.wire import json
 #: States of a record.
 STARTING = "starting"  # the program which starts the guest has not said that it is complete
 COMPLETE = "complete"
-ARRIVING = "arriving"  # the target of a migration; the guest is not let run before its end
+INCOMING = "arriving"  # the target of a migration; the guest does not run before its end
 
 _MAX_DISKS = 16
 

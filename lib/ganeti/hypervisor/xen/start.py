@@ -17,7 +17,7 @@ from ganeti.hypervisor import host
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.xen import adoption, config, guests, nics, parameters, record, transfer, xl
 from ganeti.hypervisor.xen import disks as block_devices
-from ganeti.hypervisor.xen.record import ARRIVING, COMPLETE, STARTING, Record
+from ganeti.hypervisor.xen.record import COMPLETE, INCOMING, STARTING, Record
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
 
@@ -59,7 +59,7 @@ def complete_start(instance: FilledInstance, *, paused: bool = False) -> bool:
         if domain is None:
             return False
         known = adoption.record_of(instance, domain)
-        arrived = known.state == ARRIVING and transfer.has_arrived(name)
+        arrived = known.state == INCOMING and transfer.has_arrived(name)
         if not transfer.was_sent(name):
             if known.state == COMPLETE or arrived:
                 if domain.is_paused and not paused:

@@ -24,7 +24,7 @@ from ganeti import errors
 from ganeti.hypervisor.net import connect as connections
 from ganeti.hypervisor.net import script
 from ganeti.hypervisor.xen import nics, record
-from ganeti.hypervisor.xen.record import ARRIVING, Record
+from ganeti.hypervisor.xen.record import INCOMING, Record
 from ganeti.utils import fs, process
 
 _TIMEOUT_S = 30.0
@@ -100,13 +100,13 @@ def bring_up(env: Mapping[str, str], emulated: bool) -> None:
     known = record.load(name)
     position, nic = find_nic(known, devid)
     guest = nics.guest_network(name, known.tags)
-    arriving = known.state == ARRIVING
+    incoming = known.state == INCOMING
     fs.make_dirs(guest.directory, 0o755)
     if not emulated or not os.path.exists(guest.interface_file(position)):
         fs.write_file(guest.interface_file(position), interface, mode=0o644, sync=False)
-    if not (arriving and connections.waits_for_migration(nic)):
+    if not (incoming and connections.waits_for_migration(nic)):
         connections.connect(
-            interface, position, nic, guest, phase=script.PHASE_PRE if arriving else None
+            interface, position, nic, guest, phase=script.PHASE_PRE if incoming else None
         )
     if not emulated:
         _tell_xen(env, "hotplug-status", "connected")

@@ -262,9 +262,9 @@ def test_the_accelerator_is_that_of_the_source() -> None:
         sent = with_option("-machine", words)(record("default", SOURCE))
         assert runtime.values_of(arrived(sent, guest), "-machine") == [value]
     sent = with_option("-machine", "pc,accel=kvm")(record("default", SOURCE))
-    arriving = hardware.adopt(sent, guest, attached(guest))
+    incoming = hardware.adopt(sent, guest, attached(guest))
     with pytest.raises(errors.HypervisorError, match="web1 runs with KVM, which does not work"):
-        migration._incoming_runtime(arriving, LAYOUT, TARGET)
+        migration._incoming_runtime(incoming, LAYOUT, TARGET)
 
 
 def test_the_program_is_that_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_a_nic_which_is_not_plugged_in_leaves_nothing(node: XenNode) -> None:
     assert record.load("web1").nics == ()
 
 
-@pytest.mark.parametrize("state", [record.STARTING, record.ARRIVING])
+@pytest.mark.parametrize("state", [record.STARTING, record.INCOMING])
 def test_a_guest_which_is_not_wholly_started_is_not_changed(node: XenNode, state: str) -> None:
     xen, guest = driver(), instance()
     xen.start(guest, [])
@@ -187,7 +187,7 @@ def test_the_interface_of_emulated_hardware_is_connected_too(
 def test_a_routed_nic_waits_for_the_end_of_a_migration(
     node: XenNode, done: list[Any], mode: str, connected: bool
 ) -> None:
-    recorded(nic("n0", nicparams={"mode": mode, "link": "x", "vlan": ""}), state=record.ARRIVING)
+    recorded(nic("n0", nicparams={"mode": mode, "link": "x", "vlan": ""}), state=record.INCOMING)
     assert vif.main(["online"], event()) == 0
     assert (["vif3.0", 0, "n0", "pre"] in done) is connected
     assert done[-1][-1] == "connected"
