@@ -113,7 +113,7 @@ class _Copier:
     def copy(self) -> bool:
         """Fetch the files which differ; return whether the other node may get more of them."""
         self._passes += 1
-        # The node refuses this while a master daemon runs there, which has more than its files.
+        # The node refuses this while it runs a master daemon, which has more than its files.
         self._read([])
         there = self._inventory(())
         here = queue_inventory.take(self._store.directory)

@@ -171,7 +171,7 @@ class Processor:
             self._remove_unused(unit, level, keys)
 
     def _hand_over(self, unit: AnyUnit) -> None:
-        """Have the locks kept of instances on which nodes may still work for this run."""
+        """Hand over the locks of the instances on which nodes may still work for this run."""
         orphaned, unsure = self._context.orphaned_work, unit.rpc.unsure
         if orphaned is not None and unsure:
             owner = unit.ctx.owner

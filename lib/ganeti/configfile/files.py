@@ -367,7 +367,7 @@ def fold(path: str, lock: Callable[[], AbstractContextManager[None]]) -> bool:
             else:
                 take_lock()
         except (_SupersededError, ValueError):
-            # ValueError: another file is there, which is shorter.
+            # ValueError: there is another file, which is shorter.
             return False
         _explain(name, snapshot)
         _shorten(path, snapshot.state.read)

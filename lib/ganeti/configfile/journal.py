@@ -87,7 +87,7 @@ class State(NamedTuple):
     :ivar read: bytes of the journal which were understood, from its beginning.
     :ivar skipped: bytes of records at its beginning which the file has already, or which do not
         belong to it.
-    :ivar ended: a record was found which does not follow; the journal takes no further one.
+    :ivar ended: it has a record which does not follow; the journal takes no further one.
     """
 
     content: Content

@@ -216,7 +216,7 @@ class ProcessExecutor:
         return left_s
 
     def _drop(self, one: _Resting) -> None:
-        """Let a process end which has no job."""
+        """Close the connection of a process without a job, so that it ends."""
         with contextlib.suppress(OSError, ValueError):
             self._poll.unregister(one.process.pidfd)
         one.channel.close()

@@ -257,7 +257,7 @@ class FilterGate:
         """Record that a job ended, or does not use its place.
 
         :returns: the jobs which may be tried again, highest priority first. They are released; the
-            caller holds those again which find no place.
+            caller holds those which find no place again.
         """
         self._held.pop(job_id, None)
         for key in self._running.pop(job_id, ()):
@@ -273,7 +273,7 @@ class FilterGate:
         because it then leaves its place under another limit to the next job.
 
         :returns: job ids, those with the highest priority first in each line. The caller holds
-            those again which find no place.
+            those which find no place again.
         """
         freed: list[int] = []
         given: Counter[str] = Counter()

@@ -436,7 +436,7 @@ def _time_text(time: Timestamp | None) -> str:
 def decode(text: str, *, archived: bool = False) -> QueuedJob:
     """Read a job file.
 
-    Everything is checked on which the queue relies. The other parameters of an opcode are validated
+    Everything on which the queue relies is checked. The other parameters of an opcode are validated
     when it is executed.
 
     :raises errors.JobFileCorrupted: says what is wrong with it.

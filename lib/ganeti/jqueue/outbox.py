@@ -108,7 +108,7 @@ class Outbox:
         return QueueMessage(files, size, names, archived, number)
 
     def put_back(self, message: QueueMessage) -> None:
-        """Take a message back which was not sent."""
+        """Take back a message which was not sent."""
         self._files = {**message.files, **self._files}
         self._archived = message.archived + self._archived
 

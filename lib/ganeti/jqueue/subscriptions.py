@@ -169,7 +169,7 @@ class Subscriptions:
         return True
 
     def end_deferral(self, job_id: int) -> None:
-        """The time has come which was given to ``later``."""
+        """The time which was given to ``later`` has come."""
         self._deferred.discard(job_id)
 
     def plan_notification(self, job_id: int) -> bool:

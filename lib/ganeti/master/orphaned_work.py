@@ -288,7 +288,7 @@ class OrphanedWorkLocks:
                 self._rpc.call(IMPEXP_CLEANUP, node, name=work.transfer)
 
     def _doubt(self, job_id: int | None, node: str) -> None:
-        """Hold the instances on which a node may work which does not answer."""
+        """Hold the instances on which an unresponsive node may work."""
         known = self._config.snapshot().instances
         for uuid in self._named[job_id]:
             if uuid in known and node in self._config.instance_nodes(known[uuid]):

@@ -1,9 +1,10 @@
 """A minimal DHCP server, which gives the communication interface of each guest its address.
 
 Most guests ask for an address on every interface, so the communication interface works without any
-preparation in the guest. Only requests count that arrive through an interface of the communication
-network, from the MAC address that belongs to it. Each guest has one fixed address, so the server
-keeps no leases. Answers name neither router nor name server, because the network ends at the node.
+preparation in the guest. The server answers requests which arrive through an interface of the
+communication network, from the MAC address that belongs to it, and no others. Each guest has one
+fixed address, so the server keeps no leases. Answers name neither router nor name server, because
+the network ends at the node.
 
 Source: RFC 2131 *Dynamic Host Configuration Protocol*, RFC 2132 (options).
 """

@@ -18,7 +18,7 @@ Place = tuple[int, int]
 
 @record(frozen=True, slots=True)
 class Options:
-    """How groups count which already cannot survive the loss of a node.
+    """How groups which already cannot survive the loss of a node count.
 
     :ivar independent: leave them out, and fill the other groups.
     :ivar accept_existing: fill them, too, but add no new nodes which cannot be lost.

@@ -83,12 +83,12 @@ class Starter:
             self.run(launch, paused=paused)
 
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
-        """Let a guest run which was left before its first instruction; remove an incomplete start.
+        """Run a guest which was left before its first instruction; remove an incomplete start.
 
         The runtime file is written when QEMU is complete. A QEMU which waits for a migration is
         removed, too: the caller starts the guest, so no other node sends it. So is one which has
         sent its guest, because that guest must not run on here. A guest which has arrived by a
-        migration, and which the master did not let run any more, runs now.
+        migration, and which the master could not resume any more, runs now.
 
         :returns: whether the guest runs as asked now.
         """

@@ -42,7 +42,7 @@ def check(nic: Mapping[str, Any], guest: GuestNetwork) -> None:
             f"A virtual cluster of an ordinary user has mode {net.NIC_MODE_USER}."
         )
     if shutil.which("ip") is None:
-        # Without this check an interface would be made which could not be deleted again.
+        # Without this check we would make an interface which we could not delete again.
         raise errors.HypervisorError(f"{what} {mode} needs the program ip (package iproute2)")
     try:
         connections.check(nic, guest)

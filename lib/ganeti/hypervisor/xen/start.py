@@ -43,11 +43,11 @@ def start(instance: FilledInstance, disks: Sequence[AttachedDisk], *, paused: bo
 
 
 def complete_start(instance: FilledInstance, *, paused: bool = False) -> bool:
-    """Let a guest run which was left before its first instruction; remove an incomplete start.
+    """Run a guest which was left before its first instruction; remove an incomplete start.
 
     A domain which waits for a migration, or whose guest was sent to another node, is removed:
     the caller starts the guest, so no other node has it. A guest which has arrived by a
-    migration, and which the master did not let run any more, runs now. A guest which another
+    migration, and which the master could not resume any more, runs now. A guest which another
     program has started is adopted.
 
     :returns: whether the guest runs as asked now.

@@ -64,8 +64,8 @@ _KNOWN = frozenset((*disk_c.IDISK_PARAMS, "snapshot_name"))
 class DiskSpec(TypedDict):
     """The checked and completed spec of a disk, as :func:`plan_disk` returns it.
 
-    ``size`` is in MiB, and 0 for a device to be adopted until it has been measured. Of the other
-    keys only those are there which the disk template has and the user gave.
+    ``size`` is in MiB, and 0 for a device to be adopted until it has been measured. The other
+    keys are those which the disk template has and the user gave.
     """
 
     size: int

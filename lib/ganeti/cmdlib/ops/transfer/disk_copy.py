@@ -214,7 +214,7 @@ def _listens(end: TransferEnd) -> bool:
 
 
 def _newly(end: TransferEnd, event: str, happened: bool) -> bool:
-    """Return True if an event has happened which was not reported before."""
+    """Return True if there is an event which was not reported before."""
     if not happened or event in end.reported:
         return False
     end.reported.add(event)

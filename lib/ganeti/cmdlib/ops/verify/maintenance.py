@@ -1,7 +1,7 @@
 """What the verification says about nodes in maintenance, which an administrator may switch off.
 
-Nothing is wrong while such a node does not answer, and while the instances do not run which were
-stopped for its maintenance; but nobody should forget the node either, so there is a notice about
+Nothing is wrong while such a node does not answer, and while the instances which were stopped for
+its maintenance do not run; but nobody should forget the node either, so there is a notice about
 each one.
 """
 
