@@ -99,7 +99,7 @@ def needs_activation(disks: Sequence[Disk]) -> list[str]:
 
 @serves(calls.DRBD_WAIT_FOR_PEER)
 def wait_for_peer(disks: Sequence[Disk]) -> list[str]:
-    """Let writable disks wait when they lose their peers; return the UUIDs of those which do.
+    """Have the I/O of writable disks suspended when they lose their peers; return their UUIDs.
 
     :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
     """
@@ -130,8 +130,8 @@ def resume_io(disks: Sequence[Disk]) -> None:
 
 
 @serves(calls.DRBD_WAITING)
-def waiting() -> list[int]:
-    """Return the minors whose requests wait for their peers.
+def suspended() -> list[int]:
+    """Return the minors whose I/O is suspended because their peers are lost.
 
     :raises BlockDeviceError: the state of the kernel module cannot be read.
     """

@@ -333,7 +333,7 @@ DRBD_WRITE_ALONE = Call(
 #: Resume the I/O of those DRBD disks whose I/O is suspended now. It does not count as work, because
 #: the work of another call may wait for such a disk.
 DRBD_RESUME_IO = Call("drbd_resume_io", (Arg("disks", MULTI_DISKS),), timeout_s=TIMEOUT_URGENT_S)
-#: Ask which DRBD devices wait for their peers. -> their minors; none without DRBD
+#: Ask for the DRBD devices whose I/O is suspended. -> their minors; none without DRBD
 DRBD_WAITING = Call(
     "drbd_waiting", (), ResultCodec(ht.ListOf(ht.NonNegInt)), timeout_s=TIMEOUT_URGENT_S, many=True
 )

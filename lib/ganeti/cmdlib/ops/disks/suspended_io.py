@@ -135,7 +135,7 @@ def release(config: Config, rpc: RpcRunner, instance: Instance) -> None:
     if config.cluster().auto_instance_failover:
         unprotect(config, rpc, instance, known)
     elif _write_alone(rpc, instance, known):
-        # Until then the master looks after disks which wait. It relies on no record meanwhile, and
+        # Until then the master resumes suspended I/O. It relies on no record meanwhile, and
         # what switches the parameter on removes all of them.
         forget(config, known)
 
@@ -150,7 +150,9 @@ def _protected(config: Config, disks: Iterable[Disk]) -> list[Disk]:
 def _write_alone(rpc: RpcRunner, instance: Instance, disks: Sequence[Disk]) -> bool:
     answer = rpc.call(DRBD_WRITE_ALONE, instance.primary_node, disks=(disks, instance))
     if answer.failure is not None:
-        _log.warning("disks of instance %s may wait as before: %s", instance.name, answer.failure)
+        _log.warning(
+            "I/O of instance %s may be suspended as before: %s", instance.name, answer.failure
+        )
     return answer.failure is None
 
 

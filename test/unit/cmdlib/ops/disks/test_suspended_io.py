@@ -51,7 +51,7 @@ def disk(lab: Lab) -> Disk:
 
 
 def watch(lab: Lab) -> list[str]:
-    """What the master does for disks which wait, on each node which answers."""
+    """What the master does about suspended I/O, on each node which answers."""
     found = []
     for node in (PRIMARY, SECONDARY):
         answer = lab.nodes.call_many(node_poll.DRBD_WAITING, [uuid_of(node)])[uuid_of(node)]

@@ -1,4 +1,4 @@
-"""A mirrored disk which confirms no write alone, until the master lets it go on."""
+"""A mirrored disk which confirms no write alone, until the master resumes its I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def helper(monkeypatch):
         ("WFConnection", ("UpToDate", "DUnknown"), True, False),
     ],
 )
-def test_only_equal_replicas_wait_for_each_other(
+def test_only_io_of_equal_replicas_is_suspended(
     kernel, helper, connection, states, role, protected
 ):
     kernel.ours()
@@ -35,7 +35,7 @@ def test_only_equal_replicas_wait_for_each_other(
     assert kernel.waits is protected
 
 
-def test_a_link_which_breaks_while_it_is_told_to_wait(kernel, helper):
+def test_a_link_which_breaks_during_the_order_to_suspend(kernel, helper):
     kernel.ours()
     kernel.primary = True
     real = kernel.do_disk_options
@@ -48,17 +48,17 @@ def test_a_link_which_breaks_while_it_is_told_to_wait(kernel, helper):
     assert calls.wait_for_peer([mirrored()]) == []
 
 
-def test_going_on_alone(kernel):
+def test_io_without_the_peer_is_resumed(kernel):
     kernel.ours()
     kernel.primary = kernel.waits = kernel.suspended = True
     kernel.connection = "WFConnection"
-    assert calls.waiting() == [0]
+    assert calls.suspended() == [0]
     calls.resume_io([mirrored()])
     assert (kernel.waits, kernel.suspended) == (False, False)
-    assert calls.waiting() == []
+    assert calls.suspended() == []
 
 
-def test_an_order_to_go_on_which_comes_late(kernel):
+def test_an_order_to_resume_which_comes_late(kernel):
     kernel.ours()
     kernel.primary = kernel.waits = True
     calls.resume_io([mirrored()])
@@ -68,7 +68,7 @@ def test_an_order_to_go_on_which_comes_late(kernel):
     assert not kernel.waits
 
 
-def test_a_device_which_is_closed_does_not_wait_any_more(kernel):
+def test_a_device_which_is_closed_suspends_nothing_any_more(kernel):
     kernel.ours()
     kernel.primary = kernel.waits = True
     device.DrbdDevice(mirrored()).close()
