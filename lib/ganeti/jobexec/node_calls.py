@@ -28,18 +28,18 @@ from ganeti.wire.calls.base import Call
 class Trust:
     """Notices that the certificates of this node are not those with which the client was made.
 
-    :param look: returns something which differs when the files do.
+    :param state_of_files: returns something which differs when the files do.
     """
 
-    def __init__(self, look: Callable[[], object]) -> None:
-        self._look = look
-        self._seen = look()
+    def __init__(self, state_of_files: Callable[[], object]) -> None:
+        self._state_of_files = state_of_files
+        self._seen = state_of_files()
 
     def changed(self) -> bool:
         """Return True if the files were replaced since the last question, or since the
         beginning.
         """
-        before, self._seen = self._seen, self._look()
+        before, self._seen = self._seen, self._state_of_files()
         return self._seen != before
 
 

@@ -116,9 +116,9 @@ class LocalQueue:
         except OSError:
             return True
 
-    def _reading(self, look: Callable[[], _T]) -> _T:
+    def _reading(self, read: Callable[[], _T]) -> _T:
         try:
-            return look()
+            return read()
         except OSError as err:
             raise errors.JobQueueError(
                 f"cannot read the job queue in {self._store.directory}: {err}"

@@ -142,13 +142,13 @@ class JobOperations:
         if begun and self._executor is not None:
             message += f" during {text}: {self._executor.advice(input_)}"
 
-        def look(change: JobChange) -> None:
+        def end_or_wait(change: JobChange) -> None:
             if change[0][0] in jobs.FINALIZED:
                 done((True, message), None)
             else:
-                self.subscribe(job_id, ["status"], change[0], _NO_LOG, look)
+                self.subscribe(job_id, ["status"], change[0], _NO_LOG, end_or_wait)
 
-        self.subscribe(job_id, ["status"], None, _NO_LOG, look)
+        self.subscribe(job_id, ["status"], None, _NO_LOG, end_or_wait)
 
     def change_priority_async(self, job_id: int, priority: int, done: Done) -> None:
         """Change the priority of a job's unfinished opcodes; `done` gets ``(success, message)``.

@@ -154,13 +154,13 @@ def scope_argv(program: str, scope: str, description: str) -> list[str]:
 def _ended(scope: str) -> bool:
     """Wait until no scope has this name; returns whether that is so."""
 
-    def look() -> None:
+    def poll() -> None:
         for directory in _CGROUP_DIRS:
             if os.path.isdir(f"{directory}/ganeti.slice/{GUEST_SLICE}/{scope}"):
                 raise retry.Again(scope)
 
     try:
-        retry.until(look, timeout_s=_GONE_S, delay=(0.01, 1.5, 0.2))
+        retry.until(poll, timeout_s=_GONE_S, delay=(0.01, 1.5, 0.2))
     except errors.RetryTimeout:
         return False
     return True

@@ -167,14 +167,14 @@ def start(daemon: str, args: Sequence[str] = ()) -> int:
 def _after_end(daemon: str) -> State:
     """Wait until the unit of a daemon which ends is no longer active; returns its state then."""
 
-    def look() -> State:
+    def poll() -> State:
         found = state(daemon)
         if found.active in (*_ACTIVE, "deactivating"):
             raise retry.Again(found)
         return found
 
     try:
-        return retry.until(look, timeout_s=_QUESTION_S, delay=(0.05, 1.5, 1.0))
+        return retry.until(poll, timeout_s=_QUESTION_S, delay=(0.05, 1.5, 1.0))
     except errors.RetryTimeout:
         return state(daemon)
 
