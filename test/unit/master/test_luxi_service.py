@@ -160,13 +160,13 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     with pytest.raises(errors.JobLost):
         client.wait_for_job_change(999, ["status"], None, None, 0)
     gate = threading.Event()
-    free = master.queue.scheduler._thread._execute
+    free = master.queue.scheduler._own_process._execute
 
     def held(op: Any, callbacks: Any) -> Any:
         callbacks.notify_start()
         assert gate.wait(PATIENCE_S)
 
-    master.queue.scheduler._thread._execute = held
+    master.queue.scheduler._own_process._execute = held
     job_id = client.submit_job([OpTestDelay(duration=0.0)])
     until(lambda: client.query_jobs([job_id], ["status"]) == [["running"]])
     assert client.wait_for_job_change(job_id, ["status"], ["running"], None, 0) is None
@@ -181,7 +181,7 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     assert client.cancel_job(job_id)[0]
     gate.set()
     assert wait(client, job_id) == "success"
-    master.queue.scheduler._thread._execute = free
+    master.queue.scheduler._own_process._execute = free
 
 
 def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
