@@ -1,4 +1,4 @@
-"""Imports point one way, and one module imports each third-party package.
+"""Imports point one way, one module imports each third-party package, and packages have a map.
 
 Every import statement below ``lib/ganeti`` is read with :mod:`ast`, also those inside functions,
 and compared with the order of the packages in ``doc/architecture.rst``.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -629,6 +630,53 @@ def test_an_order_names_parts_which_exist(folder: str) -> None:
     named = [part for tier in INSIDE[folder] for part in tier]
     assert len(named) == len(set(named))
     assert set(named) <= _parts(folder)
+
+
+# -- the map of a package: what each of its modules is for, in one line of its docstring ----------
+
+#: Packages without a map, whose modules are all of one kind, each named by what it declares: a
+#: logical unit by its opcode, a command by its name, a resource or a set of constants by its
+#: subject.
+OF_ONE_KIND = frozenset(
+    {
+        "client", "client/gnt_cluster", "client/gnt_debug", "client/gnt_instance",
+        "client/gnt_node", "cmdlib/cluster", "cmdlib/group", "cmdlib/instance", "cmdlib/network",
+        "cmdlib/node", "constants", "objects/disk_templates", "opcodes", "query/resources",
+        "rapi/client", "rapi/resources", "wire/calls",
+    }
+)  # fmt: skip
+#: Packages which are about to change; the list only becomes shorter.
+NO_MAP_YET = frozenset({"config"})
+_MAP_LINE = re.compile(r"^(?:- )?(?::mod:`\.|``)([a-z]\w*)`", re.MULTILINE)
+
+
+def map_names(docstring: str) -> list[str]:
+    """The modules of a map: the names with which lines of a table or of a list begin."""
+    return _MAP_LINE.findall(docstring)
+
+
+@functools.cache
+def _map_of(package: str) -> list[str]:
+    text = (LIB / package / "__init__.py").read_text(encoding="utf-8")
+    return map_names(ast.get_docstring(ast.parse(text)) or "")
+
+
+@pytest.mark.parametrize("package", sorted(_folders() - OF_ONE_KIND - NO_MAP_YET))
+def test_a_map_has_each_module_once(package: str) -> None:
+    names = _map_of(package)
+    if names or len(_parts(package)) > _MANY_PARTS:
+        assert sorted(names) == sorted(_parts(package))
+
+
+def test_a_package_without_a_map_has_many_modules_of_one_kind() -> None:
+    assert not [package for package in OF_ONE_KIND if _map_of(package)]
+    assert all(len(_parts(package)) > _MANY_PARTS for package in OF_ONE_KIND)
+
+
+def test_the_lines_of_a_map_are_found() -> None:
+    table = "==== ==\n:mod:`.one` a\n``two``  ``six``\n==== =="
+    text = f"Text.\n\n{table}\n\n- ``three``: b\n``GIVEN`` is no module, nor is\n:mod:`four`"
+    assert map_names(text) == ["one", "two", "three"]
 
 
 @pytest.mark.parametrize("file", _files())
