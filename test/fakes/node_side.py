@@ -28,7 +28,7 @@ from ganeti.objects import ConfigData, Disk
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
-from ganeti.rpc import Result
+from ganeti.rpc import Question, Result
 from ganeti.wire import errors as wire_errors
 from ganeti.wire.calls import Call
 
@@ -103,10 +103,11 @@ class NodeSide:
         self.calls.append((call.name, name))
         return self._answer(call, name, call.decode_args(call.encode_args(args, self.config)))
 
-    def call_together(
-        self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
-    ) -> list[dict[str, Result]]:
-        return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
+    def call_together(self, questions: Iterable[Question]) -> list[dict[str, Result]]:
+        return [
+            self.call_many(call, uuids, even_offline=even_offline, **args)
+            for call, uuids, args, even_offline in questions
+        ]
 
     def _one(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:
         if self.dead:

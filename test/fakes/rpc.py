@@ -13,7 +13,7 @@ arguments). For a call which is about several disks it is the answer for each of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fakes.config import FakeConfig
@@ -21,7 +21,7 @@ from ganeti import FULL_VERSION, errors
 from ganeti.config import ssconf
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import BlockDevStatus, ConfigData, Disk, MigrationStatus
-from ganeti.rpc import Result
+from ganeti.rpc import Question, Result
 from ganeti.wire import calls
 from ganeti.wire.calls import Call
 from ganeti.wire.calls.base import EachResult
@@ -52,6 +52,8 @@ class FakeRpc:
         self.shown: dict[str, str] = {}
         # What the caller has asked to be checked: address -> pins.
         self.expected: dict[str, Any] = {}
+        # For each ``call_together`` the names of its calls.
+        self.together: list[list[str]] = []
 
     # -- what tests ask ------------------------------------------------------------
 
@@ -116,10 +118,12 @@ class FakeRpc:
         assert not isinstance(failure, str)
         return Result(node_name, failure=failure)
 
-    def call_together(
-        self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
-    ) -> list[dict[str, Result]]:
-        return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
+    def call_together(self, questions: Sequence[Question]) -> list[dict[str, Result]]:
+        self.together.append([question.call.name for question in questions])
+        return [
+            self.call_many(call, uuids, even_offline=even_offline, **args)
+            for call, uuids, args, even_offline in questions
+        ]
 
     def for_job(self, job_id: int | None, feedback: Any) -> FakeRpc:
         return self

@@ -38,7 +38,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 268),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        505,
+        506,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 100),
     "ganeti-confd": ("import ganeti.server.confd", 112),

@@ -66,7 +66,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "cmdlib": (
         ("hooks",),
         ("base",),
-        ("locks",),
+        ("locks", "node_checks"),
         ("prereq",),
         ("ops",),
         (

@@ -18,6 +18,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_c
 from ganeti.objects import disk_templates, fill
 from ganeti.objects import storage_units as units
+from ganeti.rpc import Question
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO
 
@@ -202,8 +203,11 @@ def _ask(
         kinds.setdefault(repr(arguments["hypervisors"]), (arguments, []))[1].append(uuid)
     answers = rpc.call_together(
         [
-            *((NODE_INFO, uuids, arguments) for arguments, uuids in alike.values()),
-            *((ALL_INSTANCES_INFO, uuids, arguments) for arguments, uuids in kinds.values()),
+            *(Question(NODE_INFO, uuids, arguments) for arguments, uuids in alike.values()),
+            *(
+                Question(ALL_INSTANCES_INFO, uuids, arguments)
+                for arguments, uuids in kinds.values()
+            ),
         ]
     )
     return _joined(answers[: len(alike)]), _joined(answers[len(alike) :])

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
+from ganeti.cmdlib.node_checks import Answers, NodeCheck
 from ganeti.constants import instance as instance_c
 from ganeti.constants import tags as tags_c
 from ganeti.constants.hv import STATE_RUNNING
 from ganeti.objects import cluster_rules, fill
 from ganeti.platform import hosts, machine
+from ganeti.rpc import Question
 from ganeti.wire.calls import (
     BRIDGES_EXIST,
     HYPERVISOR_VALIDATE_PARAMS,
@@ -240,18 +242,16 @@ def is_running(info: Mapping[str, Any]) -> bool:
     return bool(info) and info.get("state", STATE_RUNNING) == STATE_RUNNING
 
 
-def facts_of_nodes(
-    rpc: RpcRunner, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Ask several nodes at once which facts a hypervisor reports: memory in MiB, CPUs, version.
-
-    :returns: UUID of the node -> name of the fact -> value.
-    :raises errors.OpPrereqError: a node does not know the hypervisor.
-    :raises errors.RpcError: a node does not answer.
-    """
-    answers = rpc.call_many(
-        NODE_INFO, node_uuids, storage_units=[], hv_specs=[[hypervisor, dict(hvparams)]]
+def _hypervisor_question(
+    node_uuids: Collection[str], hypervisor: str, hvparams: Mapping[str, Any]
+) -> Question:
+    """Ask which facts a hypervisor reports: memory in MiB, CPUs, version."""
+    return Question(
+        NODE_INFO, node_uuids, {"storage_units": [], "hv_specs": [[hypervisor, dict(hvparams)]]}
     )
+
+
+def _facts_in(answers: Mapping[str, Result], hypervisor: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for uuid, answer in answers.items():
         _boot_id, _storage, facts = answer.payload()
@@ -262,6 +262,19 @@ def facts_of_nodes(
             )
         found[uuid] = facts[0]
     return found
+
+
+def facts_of_nodes(
+    rpc: RpcRunner, node_uuids: Collection[str], hypervisor: str, hvparams: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Ask several nodes at once which facts a hypervisor reports: memory in MiB, CPUs, version.
+
+    :returns: UUID of the node -> name of the fact -> value.
+    :raises errors.OpPrereqError: a node does not know the hypervisor.
+    :raises errors.RpcError: a node does not answer.
+    """
+    question = _hypervisor_question(node_uuids, hypervisor, hvparams)
+    return _facts_in(rpc.call_together([question])[0], hypervisor)
 
 
 def node_facts(
@@ -275,25 +288,30 @@ def node_facts(
     return facts_of_nodes(rpc, [node_uuid], hypervisor, hvparams)[node_uuid]
 
 
-def require_free_memory(
-    config: Config,
-    rpc: RpcRunner,
-    node_uuid: str,
+def memory_check(
+    node: Node,
     reason: str,
     needed_mib: int,
     hypervisor: str,
     hvparams: Mapping[str, Any],
     facts: Mapping[str, Any] | None = None,
-) -> int:
-    """Check that the node has enough free memory.
+) -> NodeCheck[int]:
+    """Check that the node has enough free memory; finds the free memory in MiB.
 
     :param reason: the purpose of the memory, for errors.
     :param facts: what the hypervisor has just reported; None asks the node.
-    :returns: the free memory in MiB.
     """
-    node_name = config.node(node_uuid).name
-    if facts is None:
-        facts = node_facts(rpc, node_uuid, hypervisor, hvparams)
+    if facts is not None:
+        return NodeCheck((), lambda _answers: _enough_memory(node.name, reason, needed_mib, facts))
+    return NodeCheck(
+        [_hypervisor_question([node.uuid], hypervisor, hvparams)],
+        lambda answers: _enough_memory(
+            node.name, reason, needed_mib, _facts_in(answers[0], hypervisor)[node.uuid]
+        ),
+    )
+
+
+def _enough_memory(node_name: str, reason: str, needed_mib: int, facts: Mapping[str, Any]) -> int:
     free_mib = facts.get("memory_free")
     if not isinstance(free_mib, int):
         raise errors.OpPrereqError(
@@ -313,64 +331,31 @@ def require_free_memory(
     return free_mib
 
 
-def require_bridges(
-    config: Config, rpc: RpcRunner, nicparams: Iterable[Mapping[str, Any]], node_uuid: str
-) -> None:
+def bridges_check(nicparams: Iterable[Mapping[str, Any]], node: Node) -> NodeCheck[None]:
     """Check that the node has the bridges of the given NICs.
 
     :param nicparams: the filled parameters of each NIC.
     """
-    bridges = sorted({str(p["link"]) for p in nicparams if p.get("mode") == "bridged"})
-    if not bridges:
-        return
-    answer = rpc.call(BRIDGES_EXIST, node_uuid, bridges=bridges)
-    if isinstance(answer.failure, errors.NodeCallFailed):
-        node_name = config.node(node_uuid).name
-        raise errors.OpPrereqError(
-            f"node {node_name} cannot attach NICs: {answer.failure.message}",
-            errors.ECODE_ENVIRON,
-        ) from answer.failure
-    answer.payload()
-    note(f"node {config.node(node_uuid).name} has {', '.join(bridges)}")
+    wanted = sorted({str(p["link"]) for p in nicparams if p.get("mode") == "bridged"})
+    if not wanted:
+        return NodeCheck((), lambda _answers: None)
+
+    def judge(answers: Sequence[Mapping[str, Result]]) -> None:
+        answer = answers[0][node.uuid]
+        if isinstance(answer.failure, errors.NodeCallFailed):
+            raise errors.OpPrereqError(
+                f"node {node.name} cannot attach NICs: {answer.failure.message}",
+                errors.ECODE_ENVIRON,
+            ) from answer.failure
+        answer.payload()
+        note(f"node {node.name} has {', '.join(wanted)}")
+
+    return NodeCheck([Question(BRIDGES_EXIST, [node.uuid], {"bridges": wanted})], judge)
 
 
-def require_instance_bridges(
-    config: Config, rpc: RpcRunner, instance: FilledInstance, node_uuid: str
-) -> None:
+def instance_bridges_check(instance: FilledInstance, node: Node) -> NodeCheck[None]:
     """Check that the node has the bridges of all NICs of an existing instance."""
-    require_bridges(config, rpc, [nic.nicparams for nic in instance.nics], node_uuid)
-
-
-def require_can_run(
-    config: Config,
-    rpc: RpcRunner,
-    instance: FilledInstance,
-    node_uuid: str,
-    facts: Mapping[str, Any] | None,
-    *,
-    restart: bool,
-) -> int:
-    """Check that an instance which is marked up can run on another node.
-
-    :param facts: what the hypervisor of the node has just reported; None asks the node.
-    :param restart: its guest is stopped, and started there: the node must accept its parameters,
-        otherwise it could not be started again.
-    :returns: the free memory in MiB.
-    """
-    require_instance_bridges(config, rpc, instance, node_uuid)
-    free_mib = require_free_memory(
-        config,
-        rpc,
-        node_uuid,
-        f"running instance {instance.name}",
-        instance.beparams["minmem"],
-        instance.hypervisor,
-        instance.hvparams,
-        facts,
-    )
-    if restart:
-        require_hvparams_usable(config, rpc, [node_uuid], instance.hypervisor, instance.hvparams)
-    return free_mib
+    return bridges_check([nic.nicparams for nic in instance.nics], node)
 
 
 def require_allowed_os(config: Config, name: str) -> None:
@@ -442,40 +427,75 @@ def require_os(
     note(f"node {node_name} can install {wanted.name}")
 
 
-def require_hvparams_usable(
+def hvparams_check(
     config: Config,
-    rpc: RpcRunner,
     node_uuids: Iterable[str],
     hypervisor: str,
     hvparams: Mapping[str, Any],
     *,
     uid_pool: Collection[Sequence[int]] | None = None,
-) -> None:
+) -> NodeCheck[None]:
     """Check that all nodes which are online can use the (filled) hypervisor parameters.
 
     :param uid_pool: user ids for guests, which are not yet in the configuration; None for those of
         the cluster.
     """
-    try:
-        cluster_rules.require_pool(
-            hypervisor, hvparams, config.cluster().uid_pool if uid_pool is None else uid_pool
-        )
-    except errors.HypervisorError as err:
-        raise errors.OpPrereqError(str(err), errors.ECODE_STATE) from err
-    answers = rpc.call_many(
-        HYPERVISOR_VALIDATE_PARAMS, list(node_uuids), hypervisor=hypervisor, hvparams=dict(hvparams)
+
+    def judge(answers: Sequence[Mapping[str, Result]]) -> None:
+        try:
+            cluster_rules.require_pool(
+                hypervisor, hvparams, config.cluster().uid_pool if uid_pool is None else uid_pool
+            )
+        except errors.HypervisorError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_STATE) from err
+        for answer in answers[0].values():
+            if answer.offline:
+                continue
+            if isinstance(answer.failure, errors.NodeCallFailed):
+                raise errors.OpPrereqError(
+                    f"parameters of hypervisor {hypervisor} are not valid on node"
+                    f" {answer.node_name}: {answer.failure.message}",
+                    errors.ECODE_INVAL,
+                ) from answer.failure
+            answer.payload()
+            note(f"node {answer.node_name} accepts the hypervisor parameters")
+
+    args = {"hypervisor": hypervisor, "hvparams": dict(hvparams)}
+    return NodeCheck([Question(HYPERVISOR_VALIDATE_PARAMS, list(node_uuids), args)], judge)
+
+
+def require_can_run(
+    config: Config,
+    rpc: RpcRunner,
+    instance: FilledInstance,
+    node: Node,
+    facts: Mapping[str, Any] | None,
+    *,
+    restart: bool,
+) -> int:
+    """Check that an instance which is marked up can run on another node.
+
+    :param facts: what the hypervisor of the node has just reported; None asks the node.
+    :param restart: its guest is stopped, and started there: the node must accept its parameters,
+        otherwise it could not be started again.
+    :returns: the free memory in MiB.
+    """
+    attachable = instance_bridges_check(instance, node)
+    enough = memory_check(
+        node,
+        f"running instance {instance.name}",
+        instance.beparams["minmem"],
+        instance.hypervisor,
+        instance.hvparams,
+        facts,
     )
-    for answer in answers.values():
-        if answer.offline:
-            continue
-        if isinstance(answer.failure, errors.NodeCallFailed):
-            raise errors.OpPrereqError(
-                f"parameters of hypervisor {hypervisor} are not valid on node {answer.node_name}:"
-                f" {answer.failure.message}",
-                errors.ECODE_INVAL,
-            ) from answer.failure
-        answer.payload()
-        note(f"node {answer.node_name} accepts the hypervisor parameters")
+    startable = hvparams_check(config, [node.uuid], instance.hypervisor, instance.hvparams)
+    answers = Answers(rpc, [attachable, enough, *([startable] if restart else [])])
+    answers.judge(attachable)
+    free_mib = answers.judge(enough)
+    if restart:
+        answers.judge(startable)
+    return free_mib
 
 
 #: Seconds within which a machine answers which uses the address of a new instance.

@@ -19,6 +19,6 @@ data, or one of the failures offline, unreachable, refused, failed.
 from __future__ import annotations
 
 from ganeti.rpc.results import Result
-from ganeti.rpc.runner import AddressRunner, RpcRunner, open_client
+from ganeti.rpc.runner import AddressRunner, Question, RpcRunner, open_client
 
-__all__ = ["AddressRunner", "Result", "RpcRunner", "open_client"]
+__all__ = ["AddressRunner", "Question", "Result", "RpcRunner", "open_client"]

@@ -20,7 +20,7 @@ from ganeti.configfile.files import FILE_MODE
 from ganeti.constants import job as job_const
 from ganeti.jobstore.inventory import Inventory
 from ganeti.platform import paths
-from ganeti.rpc.runner import OnResult, RpcRunner
+from ganeti.rpc.runner import OnResult, Question, RpcRunner
 from ganeti.wire.calls import (
     CONFIG_REWRITE,
     JOBQUEUE_INVENTORY,
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from ganeti.rpc.results import Result
 
 
-# A call, the UUIDs of its nodes, its arguments.
-_Call = tuple[Call, Collection[str], "dict[str, Any]"]
-
 # If more bytes than this are new, the whole file is sent, compressed.
 _MAX_REWRITE = 1 << 20
 
@@ -65,7 +62,7 @@ class ConfigDistributor:
         rest = [uuid for uuid in wanted.nodes if not both or uuid not in wanted.candidates]
         answers, ssconf_answers = self._runner.call_together(
             [
-                (
+                Question(
                     CONFIG_REWRITE,
                     wanted.candidates,
                     {**changes, "ssconf": wanted.ssconf if both else None},
@@ -96,14 +93,14 @@ class ConfigDistributor:
         """Send the whole file, and the ssconf values beside it."""
         file = {"file": _config_file(wanted.text)} if candidates else {}
         answers, ssconf_answers = self._runner.call_together(
-            [(UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)],
+            [Question(UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)],
             _note_accepted(wanted),
         )
         return _failures(CONFIG, answers) + _failures(SSCONF, ssconf_answers)
 
     @staticmethod
-    def _ssconf(wanted: Distribution, nodes: Collection[str]) -> _Call:
-        return (
+    def _ssconf(wanted: Distribution, nodes: Collection[str]) -> Question:
+        return Question(
             WRITE_SSCONF_FILES,
             () if wanted.ssconf is None else nodes,
             {"values": wanted.ssconf or {}},

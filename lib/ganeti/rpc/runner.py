@@ -100,6 +100,19 @@ class _Target:
         self.offline = offline
 
 
+class Question(NamedTuple):
+    """One of several calls which :meth:`RpcRunner.call_together` makes at the same time.
+
+    :ivar args: arguments, the same for all of the nodes.
+    :ivar even_offline: see :meth:`RpcRunner.call_many`.
+    """
+
+    call: Call
+    node_uuids: Collection[str]
+    args: Mapping[str, Any]
+    even_offline: bool = False
+
+
 #: See :meth:`ganeti.http.client.Client.perform`.
 Until = http_client.Until
 #: Is called with a call, the key of a node, and its result.
@@ -586,21 +599,20 @@ class RpcRunner(AddressRunner):
 
     def call_together(
         self,
-        calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]],
+        questions: Iterable[Question],
         on_result: OnResult | None = None,
     ) -> list[dict[str, Result]]:
         """Make several different calls at the same time; this takes as long as the slowest.
 
-        :param calls: each with its nodes and its arguments.
         :param on_result: called with a call, the UUID of a node and its result as soon as the node
             has answered; not for nodes which are not called.
-        :returns: the result of :meth:`call_many` for each call.
+        :returns: the result of :meth:`call_many` for each question.
         """
         config = self._snapshot()
         found: list[dict[str, Result]] = []
         asks: list[Fanout] = []
-        for call, node_uuids, args in calls:
-            results, targets = self._targets(config, call, node_uuids)
+        for call, node_uuids, args, even_offline in questions:
+            results, targets = self._targets(config, call, node_uuids, even_offline)
             found.append(results)
             asks.append(Fanout(call, targets, args, FromConfig(config)))
         for results, answers in zip(found, self._ask_all(asks, on_result), strict=True):

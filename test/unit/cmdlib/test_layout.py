@@ -24,7 +24,7 @@ SUBJECTS = (
 #: Opcodes whose names are words which Python keeps for itself.
 RENAMED = {"del": "delete"}
 FRAMEWORK = {
-    "__init__", "base", "processor", "hooks", "dry_run", "locks", "prereq",
+    "__init__", "base", "processor", "hooks", "dry_run", "locks", "node_checks", "prereq",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from ganeti.platform import paths
 from ganeti.rpc import distribute as distribution
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.results import Result
-from ganeti.rpc.runner import OnResult
+from ganeti.rpc.runner import OnResult, Question
 from ganeti.wire.calls import CONFIG_REWRITE, UPLOAD_FILE, WRITE_SSCONF_FILES, Call
 
 NODE1, NODE2, NODE3 = uuid_of("node1"), uuid_of("node2"), uuid_of("node3")
@@ -46,13 +46,13 @@ class _Nodes:
 
     def call_together(
         self,
-        calls: Sequence[tuple[Call, Sequence[str], dict[str, Any]]],
+        questions: Sequence[Question],
         on_result: OnResult,
     ) -> list[dict[str, Result]]:
-        found = [self.call_many(call, uuids, **args) for call, uuids, args in calls]
-        for (call, _uuids, _args), results in zip(calls, found, strict=True):
+        found = [self.call_many(one.call, list(one.node_uuids), **one.args) for one in questions]
+        for question, results in zip(questions, found, strict=True):
             for uuid, result in results.items():
-                on_result(call, uuid, result)
+                on_result(question.call, uuid, result)
         return found
 
     def _call(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:

@@ -9,7 +9,7 @@ from fakes.otlp_receiver import recorded
 from ganeti import errors
 from ganeti.http import client
 from ganeti.platform import paths
-from ganeti.rpc import AddressRunner, RpcRunner, open_client
+from ganeti.rpc import AddressRunner, Question, RpcRunner, open_client
 from ganeti.rpc.runner import OFFLINE_TIMEOUT_S
 from ganeti.utils import tracing, x509
 from ganeti.wire import calls, json
@@ -59,7 +59,10 @@ def test_results_are_reported_as_soon_as_nodes_have_answered(runner, wire):
     """The fake client reports one answer before all have come."""
     seen = []
     answers = runner.call_together(
-        [(calls.TEST_DELAY, NODES, {"duration_s": 1}), (calls.VERSION, NODES[:1], {})],
+        [
+            Question(calls.TEST_DELAY, NODES, {"duration_s": 1}),
+            Question(calls.VERSION, NODES[:1], {}),
+        ],
         lambda call, uuid, result: seen.append((call.name, uuid, result)),
     )
     assert seen[0] == ("version", NODES[0], answers[1][NODES[0]])

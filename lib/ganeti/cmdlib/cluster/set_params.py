@@ -186,14 +186,9 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             ]
         for name, filled in asked:
             try:
-                prereq.require_hvparams_usable(
-                    self.config,
-                    self.rpc,
-                    self._capable(new, name),
-                    name,
-                    filled,
-                    uid_pool=new.uid_pool,
-                )
+                prereq.hvparams_check(
+                    self.config, self._capable(new, name), name, filled, uid_pool=new.uid_pool
+                ).make(self.rpc)
             except errors.OpPrereqError as err:
                 self._object(str(err), err.ecode or errors.ECODE_INVAL)
 

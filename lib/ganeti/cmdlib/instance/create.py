@@ -17,6 +17,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceFacts, InstanceHooks, instance_env
+from ganeti.cmdlib.node_checks import Answers
 from ganeti.cmdlib.ops.creation import execution, names
 from ganeti.cmdlib.ops.creation import plan as planning
 from ganeti.cmdlib.ops.creation.plan import CreatePlan
@@ -193,24 +194,23 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         params.require_firmware_disks(
             self.hypervisor, parameters.hvparams_filled, [spec["name"] for spec in disk_specs]
         )
-        prereq.require_hvparams_usable(
-            self.config, self.rpc, [node.uuid], self.hypervisor, parameters.hvparams_filled
+        usable = prereq.hvparams_check(
+            self.config, [node.uuid], self.hypervisor, parameters.hvparams_filled
         )
+        attachable = prereq.bridges_check([planned.filled for planned in planned_nics], node)
+        answers = Answers(self.rpc, [usable, attachable])
+        answers.judge(usable)
         helper = planning.checked_installation(self, node, parameters, planned_nics)
-        prereq.require_bridges(
-            self.config, self.rpc, [planned.filled for planned in planned_nics], node.uuid
-        )
+        answers.judge(attachable)
         if op.start or helper is not None:
-            prereq.require_free_memory(
-                self.config,
-                self.rpc,
-                node.uuid,
+            prereq.memory_check(
+                node,
                 f"creating instance {self.name}",
                 parameters.beparams_filled["maxmem"],
                 self.hypervisor,
                 parameters.hvparams_filled,
                 facts,
-            )
+            ).make(self.rpc)
         return CreatePlan(
             node=node,
             secondary=secondary,

@@ -98,9 +98,9 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         facts = ratios.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
         up = instance.admin_state == prereq.ADMIN_UP
         if up:
-            prereq.require_can_run(self.config, self.rpc, filled, target.uuid, facts, restart=True)
+            prereq.require_can_run(self.config, self.rpc, filled, target, facts, restart=True)
         else:
-            prereq.require_instance_bridges(self.config, self.rpc, filled, target.uuid)
+            prereq.instance_bridges_check(filled, target).make(self.rpc)
         disks = sizes.real(self.rpc, instance, self.config.instance_disks(instance))
         capacity.require_free_space(
             self.config, self.rpc, [target.uuid], capacity.volumes_mib(disks)

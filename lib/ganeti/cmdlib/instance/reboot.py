@@ -8,6 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.node_checks import Answers
 from ganeti.cmdlib.ops.disks import snapshots, wipe
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
@@ -65,13 +66,19 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         filled = self.config.filled(instance)
-        prereq.require_instance_bridges(self.config, self.rpc, filled, node.uuid)
-        running = prereq.is_running(location.require_only_on_primary(self, instance))
-        if running and self.op.reboot_type == REBOOT_FULL:
-            # The node checks the other types itself.
-            prereq.require_hvparams_usable(
-                self.config, self.rpc, [node.uuid], instance.hypervisor, filled.hvparams
-            )
+        attachable = prereq.instance_bridges_check(filled, node)
+        only_here = location.only_on_primary_check(self, instance)
+        usable = prereq.hvparams_check(
+            self.config, [node.uuid], instance.hypervisor, filled.hvparams
+        )
+        # The node checks the other types itself.
+        parameters = [usable] if self.op.reboot_type == REBOOT_FULL else []
+        answers = Answers(self.rpc, [attachable, only_here, *parameters])
+        answers.judge(attachable)
+        running = prereq.is_running(answers.judge(only_here))
+        if running:
+            for check in parameters:
+                answers.judge(check)
         if not running:
             snapshots.require_restored(self, instance)
         return RebootPlan(

@@ -284,13 +284,12 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         planned = dataclasses.replace(planned, nics=nic_plan.nics)
         if not primary.offline and any(step.action != MOD_REMOVE for step in nic_plan.steps):
             filled = self.config.filled(planned)
-            if self.op.force:
-                try:
-                    prereq.require_instance_bridges(self.config, self.rpc, filled, primary.uuid)
-                except errors.OpPrereqError as err:
-                    self.warn(str(err))
-            else:
-                prereq.require_instance_bridges(self.config, self.rpc, filled, primary.uuid)
+            try:
+                prereq.instance_bridges_check(filled, primary).make(self.rpc)
+            except errors.OpPrereqError as err:
+                if not self.op.force:
+                    raise
+                self.warn(str(err))
         return nic_plan, planned
 
     def _disks(

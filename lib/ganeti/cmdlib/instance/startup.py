@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,13 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.node_checks import Answers
 from ganeti.cmdlib.ops.disks import snapshots
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.params.instance import checked_overrides
 from ganeti.locking import Level
-from ganeti.objects import Instance
+from ganeti.objects import FilledInstance, Instance, Node
 from ganeti.opcodes.instance import OpInstanceStartup
 
 
@@ -79,25 +81,38 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
             )
             return StartPlan(instance, True, False, False, hvparams, beparams)
         prereq.require_online(node)
-        if hvparams:
-            prereq.require_hvparams_usable(
-                self.config, self.rpc, [node.uuid], instance.hypervisor, filled.hvparams
-            )
-        prereq.require_instance_bridges(self.config, self.rpc, filled, node.uuid)
-        info = location.require_only_on_primary(self, instance)
+        info = self._check_node(filled, node, own_hvparams=bool(hvparams))
         running = prereq.is_running(info)
-        if not running:
-            prereq.require_free_memory(
-                self.config,
-                self.rpc,
-                node.uuid,
-                f"starting instance {instance.name}",
-                filled.beparams["minmem"],
-                instance.hypervisor,
-                filled.hvparams,
-            )
         ended = bool(info) and not running
         return StartPlan(instance, False, running, ended, hvparams, beparams)
+
+    def _check_node(
+        self, filled: FilledInstance, node: Node, *, own_hvparams: bool
+    ) -> Mapping[str, Any]:
+        """Check that the node can start the instance.
+
+        :param own_hvparams: the start has parameters of its own, which no node has seen before.
+        :returns: the facts of its hypervisor about the instance; empty when it does not run.
+        """
+        assert self.instance is not None
+        usable = prereq.hvparams_check(self.config, [node.uuid], filled.hypervisor, filled.hvparams)
+        attachable = prereq.instance_bridges_check(filled, node)
+        only_here = location.only_on_primary_check(self, self.instance)
+        enough = prereq.memory_check(
+            node,
+            f"starting instance {filled.name}",
+            filled.beparams["minmem"],
+            filled.hypervisor,
+            filled.hvparams,
+        )
+        parameters = [usable] if own_hvparams else []
+        answers = Answers(self.rpc, [*parameters, attachable, only_here, enough])
+        for check in (*parameters, attachable):
+            answers.judge(check)
+        info = answers.judge(only_here)
+        if not prereq.is_running(info):
+            answers.judge(enough)
+        return info
 
     def steps(self, plan: StartPlan) -> list[str]:
         if plan.unwanted:

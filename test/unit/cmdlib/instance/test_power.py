@@ -143,6 +143,28 @@ def test_start_refuses_when_a_bridge_is_missing():
     assert "xen-br0" in text
 
 
+CHECKS = ["hypervisor_validate_params", "bridges_exist", "instance_info", "node_info"]
+
+
+@pytest.mark.parametrize(("hvparams", "asked"), [({}, CHECKS[1:]), ({"acpi": False}, CHECKS)])
+def test_a_start_asks_the_node_once_for_all_it_checks(hvparams, asked):
+    master = master_with(hypervisor="kvm")
+    master.run(OpInstanceStartup(instance_name="web", hvparams=hvparams))
+    assert master.rpc.together == [asked]
+
+
+@pytest.mark.parametrize(
+    ("first", "ecode"),
+    list(enumerate([errors.ECODE_INVAL, *[errors.ECODE_ENVIRON] * 3])),
+)
+def test_the_first_refusal_of_a_start_counts(first, ecode):
+    master = master_with(hypervisor="kvm")
+    for call in CHECKS[first:]:
+        master.rpc.errors[call] = f"{call} is refused"
+    op = OpInstanceStartup(instance_name="web", hvparams={"acpi": False})
+    assert f"{CHECKS[first]} is refused" in master.refused(op, ecode)
+
+
 def test_a_failing_start_deactivates_the_disks_and_shows_the_cause():
     master = master_with()
     master.rpc.errors["instance_start"] = "QEMU said: no such kernel"
@@ -251,6 +273,27 @@ def test_before_a_full_reboot_the_node_checks_the_parameters():
     with pytest.raises(errors.OpPrereqError, match="kernel_path: no such file"):
         master.run(OpInstanceReboot(instance_name="web", reboot_type="full"))
     assert master.rpc.acting() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        ("hard", ["bridges_exist", "instance_info"]),
+        ("full", ["bridges_exist", "instance_info", "hypervisor_validate_params"]),
+    ],
+)
+def test_a_reboot_asks_the_node_once_for_all_it_checks(kind, asked):
+    master = master_with(admin_state="up", disks_active=True)
+    master.rpc.run("web", "node1")
+    master.run(OpInstanceReboot(instance_name="web", reboot_type=kind))
+    assert master.rpc.together == [asked]
+
+
+def test_a_full_reboot_of_a_stopped_instance_does_not_judge_the_parameters():
+    master = master_with()
+    master.rpc.errors["hypervisor_validate_params"] = "parameter kernel_path: no such file"
+    master.run(OpInstanceReboot(instance_name="web", reboot_type="full"))
+    assert master.rpc.acting()[-1] == "instance_start"
 
 
 def test_rebooting_a_stopped_instance_starts_it():

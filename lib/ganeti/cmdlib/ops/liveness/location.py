@@ -39,13 +39,15 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.node_checks import NodeCheck
 from ganeti.cmdlib.ops.liveness import oob
 from ganeti.objects.disk_templates import EXT_MIRRORED
 from ganeti.platform import machine
+from ganeti.rpc import Question
 from ganeti.wire.calls import INSTANCE_INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ganeti.config import Config
     from ganeti.objects import Instance, Node
@@ -90,17 +92,20 @@ class _Whereabouts:
     unresponsive: list[tuple[Node, Exception]]
 
 
-def _ask(
-    config: Config, rpc: RpcRunner, instance: Instance, nodes: Sequence[Node]
-) -> dict[str, Result]:
-    question = _question(config, instance)
-    found: dict[str, Result] = {}
-    # The others first, which answer.
-    for fenced, call in ((False, INSTANCE_INFO), (True, _FENCED_INFO)):
-        asked = [node.uuid for node in nodes if _is_fenced(node) is fenced]
-        if asked:
-            found |= rpc.call_many(call, asked, even_offline=True, **question)
-    return found
+def _questions(config: Config, instance: Instance, nodes: Sequence[Node]) -> list[Question]:
+    """Return the questions whether these nodes run the instance, even those marked as offline."""
+    args = _question(config, instance)
+    fenced = [node.uuid for node in nodes if _is_fenced(node)]
+    others = [node.uuid for node in nodes if not _is_fenced(node)]
+    return [
+        Question(call, uuids, args, even_offline=True)
+        for call, uuids in ((INSTANCE_INFO, others), (_FENCED_INFO, fenced))
+        if uuids
+    ]
+
+
+def _joined(answers: Iterable[Mapping[str, Result]]) -> dict[str, Result]:
+    return {uuid: answer for one in answers for uuid, answer in one.items()}
 
 
 def _is_fenced(node: Node) -> bool:
@@ -119,13 +124,17 @@ def _question(config: Config, instance: Instance) -> dict[str, Any]:
 def _find(
     config: Config, rpc: RpcRunner, instance: Instance, *, others_only: bool = False
 ) -> _Whereabouts:
+    nodes = possible_nodes(config, instance)
+    if others_only:
+        nodes = [node for node in nodes if node.uuid != instance.primary_node]
+    questions = _questions(config, instance, nodes)
+    return _whereabouts(instance, nodes, _joined(rpc.call_together(questions)))
+
+
+def _whereabouts(
+    instance: Instance, nodes: Sequence[Node], answers: Mapping[str, Result]
+) -> _Whereabouts:
     primary = instance.primary_node
-    nodes = [
-        node
-        for node in possible_nodes(config, instance)
-        if not (others_only and node.uuid == primary)
-    ]
-    answers = _ask(config, rpc, instance, nodes) if nodes else {}
     own = answers.get(primary)
     elsewhere: list[Node] = []
     unresponsive: list[tuple[Node, Exception]] = []
@@ -146,27 +155,43 @@ def _find(
     )
 
 
-def require_only_on_primary(
+def only_on_primary_check(
     unit: AnyUnit, instance: Instance, *, certain_to: str = ""
-) -> Mapping[str, Any]:
+) -> NodeCheck[Mapping[str, Any]]:
     """Check that the instance runs on no other node than its primary.
+
+    It finds the facts of the primary's hypervisor about the instance; empty when it does not run.
 
     :param certain_to: the name of an operation which destroys, replaces or copies data, for errors.
         All nodes must answer then, unless the instance runs on its primary node.
+    """
+    nodes = possible_nodes(unit.config, instance)
+
+    def judge(answers: Sequence[Mapping[str, Result]]) -> Mapping[str, Any]:
+        found = _whereabouts(instance, nodes, _joined(answers))
+        _refuse_elsewhere(unit.config, instance, found)
+        if found.failure is not None:
+            raise found.failure
+        if certain_to and not prereq.is_running(found.info or {}):
+            _refuse_unresponsive(instance, found, certain_to)
+        else:
+            _warn_unresponsive(unit.warn, instance, found.unresponsive)
+        prereq.note(f"instance {instance.name} runs on no other node than its primary node")
+        return found.info or {}
+
+    return NodeCheck(_questions(unit.config, instance, nodes), judge)
+
+
+def require_only_on_primary(
+    unit: AnyUnit, instance: Instance, *, certain_to: str = ""
+) -> Mapping[str, Any]:
+    """Make the check :func:`only_on_primary_check`.
+
     :returns: the facts of the primary's hypervisor about it; empty when it does not run.
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     :raises errors.RpcError: the primary does not answer.
     """
-    found = _find(unit.config, unit.rpc, instance)
-    _refuse_elsewhere(unit.config, instance, found)
-    if found.failure is not None:
-        raise found.failure
-    if certain_to and not prereq.is_running(found.info or {}):
-        _refuse_unresponsive(instance, found, certain_to)
-    else:
-        _warn_unresponsive(unit, instance, found.unresponsive)
-    prereq.note(f"instance {instance.name} runs on no other node than its primary node")
-    return found.info or {}
+    return only_on_primary_check(unit, instance, certain_to=certain_to).make(unit.rpc)
 
 
 def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str = "") -> None:
@@ -185,7 +210,7 @@ def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str 
     if certain_to:
         _refuse_unresponsive(instance, found, certain_to)
     else:
-        _warn_unresponsive(unit, instance, found.unresponsive)
+        _warn_unresponsive(unit.warn, instance, found.unresponsive)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
 
 
@@ -197,7 +222,7 @@ def require_not_on_offline_node(config: Config, rpc: RpcRunner, instance: Instan
     :raises errors.OpPrereqError: it runs there.
     """
     marked = [node for node in possible_nodes(config, instance) if node.offline]
-    answers = _ask(config, rpc, instance, marked) if marked else {}
+    answers = _joined(rpc.call_together(_questions(config, instance, marked)))
     elsewhere = [
         node
         for node in marked
@@ -269,14 +294,14 @@ def require_failover(
     """
     found = _find(unit.config, unit.rpc, instance)
     _refuse_elsewhere(unit.config, instance, found)
-    _warn_unresponsive(unit, instance, found.unresponsive)
+    _warn_unresponsive(unit.warn, instance, found.unresponsive)
     node = _primary(unit.config, instance)
     if node.offline:
         option = option or f"'gnt-instance failover --ignore-consistency {instance.name}'"
         _require_dead(unit, instance, node, found, force=force, option=option)
         return {}
     if found.failure is not None:
-        _warn_unresponsive(unit, instance, [(node, found.failure)])
+        _warn_unresponsive(unit.warn, instance, [(node, found.failure)])
     return found.info or {}
 
 
@@ -383,10 +408,12 @@ def _refuse_unresponsive(instance: Instance, found: _Whereabouts, action: str) -
 
 
 def _warn_unresponsive(
-    unit: AnyUnit, instance: Instance, unresponsive: Sequence[tuple[Node, Exception]]
+    warn: Callable[[str], None],
+    instance: Instance,
+    unresponsive: Sequence[tuple[Node, Exception]],
 ) -> None:
     for node, failure in unresponsive:
-        unit.warn(
+        warn(
             f"node {node.name} did not report whether it runs instance {instance.name}:"
             f" {why(failure)}"
         )

@@ -144,7 +144,7 @@ def plan(
     disks = mirror.mirrored_disks(config, instance)
     capacity.require_free_space(config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
     if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_can_run(config, unit.rpc, filled, target.uuid, facts, restart=running)
+        prereq.require_can_run(config, unit.rpc, filled, target, facts, restart=running)
     stays, left = _partner(instance, source, secondary, partner)
     _require_no_snapshots(unit, instance, left)
     return FailoverToAnyPlan(

@@ -153,7 +153,7 @@ def plan_migration(
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
         free_mib = prereq.require_can_run(
-            unit.config, unit.rpc, filled, target.uuid, facts, restart=failover and running
+            unit.config, unit.rpc, filled, target, facts, restart=failover and running
         )
         if not failover:
             balloon_mib = _needed_balloon(

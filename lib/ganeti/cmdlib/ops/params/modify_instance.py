@@ -136,7 +136,7 @@ def _check_planned(
     if op.hvparams or planned.hypervisor != instance.hypervisor:
         params.require_hv_syntax(planned.hypervisor, filled_hv)
         nodes = [primary.uuid, *unit.config.secondary_nodes(instance)]
-        prereq.require_hvparams_usable(unit.config, unit.rpc, nodes, planned.hypervisor, filled_hv)
+        prereq.hvparams_check(unit.config, nodes, planned.hypervisor, filled_hv).make(unit.rpc)
     if (op.os_name or op.osparams or op.osparams_private) and not op.force:
         _check_os(unit, planned, primary)
     if op.beparams and not op.force and not primary.offline:
@@ -204,15 +204,13 @@ def check_runtime_memory(
         )
     more_mib = wanted_mib - int(info.get("memory", 0))
     if more_mib > 0:
-        prereq.require_free_memory(
-            unit.config,
-            unit.rpc,
-            instance.primary_node,
+        prereq.memory_check(
+            unit.config.node(instance.primary_node),
             f"growing the memory of instance {instance.name}",
             more_mib,
             instance.hypervisor,
             filled.hvparams,
-        )
+        ).make(unit.rpc)
     results.append(("runtime_memory", wanted_mib))
 
 
