@@ -45,20 +45,25 @@ def real(rpc: RpcRunner, instance: Instance, disks: Iterable[Disk]) -> tuple[Dis
 
     :raises errors.OpPrereqError: the node did not report the size of a disk.
     """
-    found = []
-    for disk in disks:
-        size_mib = disk.size
-        if disk.dev_type in MEASURABLE:
-            answer = rpc.call(
-                BLOCKDEV_GETDIMENSIONS, instance.primary_node, disks=[(disk, instance)]
-            )
-            if answer.failure is not None:
-                raise errors.OpPrereqError(
-                    f"node {answer.node_name} did not report the size of {disk.iv_name} of"
-                    f" instance {instance.name}: {why(answer.failure)}",
-                    errors.ECODE_ENVIRON,
-                ) from answer.failure
-            if answer.data[0] is not None:
-                size_mib = max(size_mib, rounded_up_mib(int(answer.data[0][0])))
-        found.append(resized(disk, size_mib))
-    return tuple(found)
+    disks = tuple(disks)
+    measured = [disk for disk in disks if disk.dev_type in MEASURABLE]
+    present: dict[str, int] = {}
+    if measured:
+        answer = rpc.call(
+            BLOCKDEV_GETDIMENSIONS,
+            instance.primary_node,
+            disks=[(disk, instance) for disk in measured],
+        )
+        if answer.failure is not None:
+            raise errors.OpPrereqError(
+                f"node {answer.node_name} did not report the size of"
+                f" {', '.join(disk.iv_name for disk in measured)} of instance {instance.name}:"
+                f" {why(answer.failure)}",
+                errors.ECODE_ENVIRON,
+            ) from answer.failure
+        present = {
+            disk.uuid: rounded_up_mib(int(dimensions[0]))
+            for disk, dimensions in zip(measured, answer.data, strict=True)
+            if dimensions is not None
+        }
+    return tuple(resized(disk, max(disk.size, present.get(disk.uuid, 0))) for disk in disks)
