@@ -1,9 +1,10 @@
 """Grow a disk of an instance.
 
-Every node first simulates the growth. Then the storage of each replica grows to the wanted size,
-measured by its present size, and what was added is overwritten (:mod:`.wipe`). Then the
-configuration gets the new size, and last the device on top of the storage grows, such as DRBD.
-So a device is never larger than the configuration says, and what is overwritten is never in use.
+All nodes first simulate the growth, at the same time. When none of them objects, the storage of all
+replicas grows to the wanted size, measured by its present size, and what was added is overwritten
+(:mod:`.wipe`). Then the configuration gets the new size, and last the device on top of the
+storage grows, such as DRBD. So a device is never larger than the configuration says, and what is
+overwritten is never in use.
 
 After an interruption the same command with an absolute size completes the growth. One with an
 amount does so as long as the configuration has the old size.
@@ -12,6 +13,7 @@ amount does so as long as the configuration has the old size.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ganeti import errors
@@ -152,13 +154,13 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         )
         disk_work.assemble_disks(self, instance, disks=[disk])
         nodes = disk_work.disk_nodes(disk, instance.primary_node)
-        for uuid in nodes:
-            self._grow_storage(plan, uuid, dry_run=True)
+        missing = self._missing_mib(plan, nodes)
+        self._grow(plan, missing, dry_run=True, backing_store=True)
         reached_mib = wipe.reached_mib(self.rpc, instance, disk)
         self._require_larger(plan, reached_mib)
         wipe.begin_growth(self.config, disk, reached_mib)
+        self._grow(plan, missing, dry_run=False, backing_store=True)
         for uuid in nodes:
-            self._grow_storage(plan, uuid, dry_run=False)
             wipe.wipe(self, instance, disk.data_device, uuid, offset_mib=reached_mib)
         with self.config.transaction() as change:
             grown = resized(self.config.disk(disk.uuid), plan.size_mib)
@@ -191,17 +193,21 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
                 f" 'gnt-cluster repair-disk-sizes {plan.instance.name}', and repeat the command."
             )
 
-    def _grow_storage(self, plan: GrowPlan, node_uuid: str, *, dry_run: bool) -> None:
-        present = sizes.present_bytes(self.rpc, plan.instance, plan.disk.data_device, node_uuid)
-        # Where the storage cannot be measured, the configured size counts.
-        present_mib = plan.disk.size if present is None else present // _MIB
-        if present_mib < plan.size_mib:
-            self._grow(plan, node_uuid, plan.size_mib - present_mib, dry_run, True)
+    def _missing_mib(self, plan: GrowPlan, nodes: Iterable[str]) -> dict[str, int]:
+        """Return by how much the storage has to grow on each node; without those where it is."""
+        present = sizes.present_bytes(self.rpc, plan.instance, plan.disk.data_device, nodes)
+        missing = {
+            # Where the storage cannot be measured, the configured size counts.
+            uuid: plan.size_mib - (plan.disk.size if size is None else size // _MIB)
+            for uuid, size in present.items()
+        }
+        return {uuid: amount_mib for uuid, amount_mib in missing.items() if amount_mib > 0}
 
     def _grow_device(self, plan: GrowPlan) -> None:
         """Grow the device on top of the storage; the configuration has the new size already."""
         try:
-            self._grow(plan, plan.instance.primary_node, plan.delta_mib, False, False)
+            amounts = {plan.instance.primary_node: plan.delta_mib}
+            self._grow(plan, amounts, dry_run=False, backing_store=False)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err} Its storage and the configuration have {plan.size_mib} MiB now. Complete"
@@ -210,20 +216,30 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             ) from err
 
     def _grow(
-        self, plan: GrowPlan, node_uuid: str, amount_mib: int, dry_run: bool, backing_store: bool
+        self, plan: GrowPlan, amounts: Mapping[str, int], *, dry_run: bool, backing_store: bool
     ) -> None:
-        answer = self.rpc.call(
+        """Grow the disk on several nodes at the same time.
+
+        :param amounts: UUID of a node -> by how much (MiB).
+        """
+        answers = self.rpc.call_many(
             BLOCKDEV_GROW,
-            node_uuid,
+            amounts,
+            per_node={
+                uuid: {
+                    "amount_mib": amount_mib,
+                    "exclusive_storage": disk_work.exclusive_storage(self.config, uuid),
+                }
+                for uuid, amount_mib in amounts.items()
+            },
             disk=(plan.disk, plan.instance),
-            amount_mib=amount_mib,
             dry_run=dry_run,
             backing_store=backing_store,
-            exclusive_storage=disk_work.exclusive_storage(self.config, node_uuid),
         )
-        if answer.failure is not None:
-            again = " Repeat the command when the cause is gone." if backing_store else ""
-            raise errors.OpExecError(
-                f"disk {self.op.disk} of instance {plan.instance.name} cannot grow on node"
-                f" {answer.node_name}: {why(answer.failure)}.{again}"
-            ) from answer.failure
+        for answer in answers.values():
+            if answer.failure is not None:
+                again = " Repeat the command when the cause is gone." if backing_store else ""
+                raise errors.OpExecError(
+                    f"disk {self.op.disk} of instance {plan.instance.name} cannot grow on node"
+                    f" {answer.node_name}: {why(answer.failure)}.{again}"
+                ) from answer.failure

@@ -263,6 +263,47 @@ def test_both_halves_rehearse_and_grow_before_the_device_on_top():
     assert (disk.size, disk.children[0].size, disk.children[1].size) == (1536, 1536, 128)
 
 
+def test_the_replicas_grow_at_the_same_time(monkeypatch):
+    master = master_with(mirrored())
+    together = []
+    call_many = master.rpc.call_many
+
+    def noted(call, node_uuids, **args):
+        nodes = list(node_uuids)
+        together.append((call.name, len(nodes), args.get("dry_run")))
+        return call_many(call, nodes, **args)
+
+    monkeypatch.setattr(master.rpc, "call_many", noted)
+    master.run(grow())
+    assert [one for one in together if one[0] == "blockdev_grow"] == [
+        ("blockdev_grow", 2, True),
+        ("blockdev_grow", 2, False),
+        ("blockdev_grow", 1, False),
+    ]
+
+
+def test_no_replica_grows_when_one_node_objects():
+    master = master_with(mirrored())
+    master.rpc.errors["blockdev_grow", "node2.example.com"] = "no space"
+    assert "cannot grow on node node2.example.com: no space" in master.failed(grow())
+    assert all(args["dry_run"] for _node, args in master.rpc.of("blockdev_grow"))
+    assert disks_of(master)[0].size == 1024
+
+
+def test_only_the_replica_grows_which_is_too_small():
+    master = master_with(mirrored())
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, _args: [
+        [(1536 if node == "node1.example.com" else 1024) << 20, None]
+    ]
+    master.run(grow())
+    grown = [
+        (node.split(".")[0], args["amount_mib"])
+        for node, args in master.rpc.of("blockdev_grow")
+        if args["backing_store"]
+    ]
+    assert grown == [("node2", 512)] * 2
+
+
 def test_a_growth_that_broke_off_is_completed_and_not_repeated():
     master = master_with(plain())
     master.rpc.answers["blockdev_getdimensions"] = [[1536 << 20, None]]

@@ -24,15 +24,21 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 
 
-def present_bytes(rpc: RpcRunner, instance: Instance, device: Disk, node_uuid: str) -> int | None:
-    """Measure a device on a node.
+def present_bytes(
+    rpc: RpcRunner, instance: Instance, device: Disk, node_uuids: Iterable[str]
+) -> dict[str, int | None]:
+    """Measure a device on nodes.
 
-    :returns: None when it is not active there, or its storage cannot be measured.
+    :returns: UUID of a node -> size; None when it is not active there, or its storage cannot be
+        measured.
     """
-    answer = rpc.call(BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(device, instance)])
-    if answer.failure is not None or answer.data[0] is None:
-        return None
-    return int(answer.data[0][0])
+    answers = rpc.call_many(BLOCKDEV_GETDIMENSIONS, node_uuids, disks=[(device, instance)])
+    return {
+        uuid: None
+        if answer.failure is not None or answer.data[0] is None
+        else int(answer.data[0][0])
+        for uuid, answer in answers.items()
+    }
 
 
 def rounded_up_mib(size_bytes: int) -> int:

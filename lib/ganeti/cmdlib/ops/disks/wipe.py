@@ -58,7 +58,7 @@ def wipe(
     """
     if not is_wanted(unit.config, device):
         return
-    present = sizes.present_bytes(unit.rpc, instance, device, node_uuid)
+    present = sizes.present_bytes(unit.rpc, instance, device, [node_uuid])[node_uuid]
     end_mib = device.size if present is None else sizes.rounded_up_mib(present)
     total_mib = end_mib - offset_mib
     if total_mib <= 0:
@@ -84,7 +84,8 @@ def wipe(
 
 def reached_mib(rpc: RpcRunner, instance: Instance, disk: Disk) -> int:
     """Return the size (MiB) of an active disk up to which a guest can read and write."""
-    present = sizes.present_bytes(rpc, instance, disk, instance.primary_node)
+    node_uuid = instance.primary_node
+    present = sizes.present_bytes(rpc, instance, disk, [node_uuid])[node_uuid]
     return disk.size if present is None else sizes.rounded_up_mib(present)
 
 
