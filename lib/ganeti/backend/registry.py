@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import pkgutil
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ganeti import errors
 from ganeti.wire.calls.base import Call
 
 Handler = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Handler)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
 
 _handlers: dict[str, Handler] = {}
 
@@ -43,6 +48,15 @@ def serves(call: Call) -> Callable[[_Function], _Function]:
         return function
 
     return register
+
+
+def attempt(step: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | Exception:
+    """Return the result of a step for one of several things of a call, or its failure."""
+    try:
+        return step(*args, **kwargs)
+    except (errors.GenericError, OSError) as err:
+        _log.error("%s", err)
+        return err
 
 
 def handlers() -> dict[str, Handler]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from ganeti import errors, storage
-from ganeti.backend.registry import serves
+from ganeti.backend.registry import attempt, serves
 from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
@@ -28,8 +28,6 @@ from ganeti.wire import calls
 
 _log = logging.getLogger(__name__)
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 _SEPARATOR = ":"
 
@@ -148,15 +146,6 @@ def _activate(
     return [device.path or uri, link, uri]
 
 
-def _attempt(step: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | Exception:
-    """Return the result of a step for one of several disks, or its failure."""
-    try:
-        return step(*args, **kwargs)
-    except (errors.GenericError, OSError) as err:
-        _log.error("%s", err)
-        return err
-
-
 def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
     """Return the devices of disks.
 
@@ -219,7 +208,7 @@ def create_multi(
     The failure of a device is that of ``blockdev_create``.
     """
     return [
-        _attempt(create, disk, disk.size, owner, on_primary, info, exclusive_storage)
+        attempt(create, disk, disk.size, owner, on_primary, info, exclusive_storage)
         for disk in disks
     ]
 
@@ -249,7 +238,7 @@ def remove(disk: Disk) -> None:
 @serves(calls.BLOCKDEV_REMOVE_MULTI)
 def remove_multi(disks: Sequence[Disk]) -> list[None | Exception]:
     """Remove devices and the devices below them; return None for each, or its failure."""
-    return [_attempt(remove, disk) for disk in disks]
+    return [attempt(remove, disk) for disk in disks]
 
 
 @serves(calls.BLOCKDEV_ASSEMBLE)
@@ -267,11 +256,11 @@ def assemble_multi(
     All devices are assembled before the first one is opened, so that mirrored disks connect to
     their peers at the same time.
     """
-    attached = [_attempt(_attach, disk, on_primary) for disk in disks]
+    attached = [attempt(_attach, disk, on_primary) for disk in disks]
     return [
         device
         if isinstance(device, Exception)
-        else _attempt(_activate, device, instance, on_primary, index)
+        else attempt(_activate, device, instance, on_primary, index)
         for device, index in zip(attached, indexes, strict=True)
     ]
 
@@ -294,7 +283,7 @@ def shutdown(disk: Disk) -> None:
 @serves(calls.BLOCKDEV_SHUTDOWN_MULTI)
 def shutdown_multi(disks: Sequence[Disk]) -> list[None | Exception]:
     """Shut disks down; return None for each, or its failure."""
-    return [_attempt(shutdown, disk) for disk in disks]
+    return [attempt(shutdown, disk) for disk in disks]
 
 
 def _known_path(device: storage.base.BlockDevice) -> str:
@@ -329,7 +318,7 @@ def find(disk: Disk) -> BlockDevStatus | None:
 @serves(calls.BLOCKDEV_FIND_MULTI)
 def find_multi(disks: Sequence[Disk]) -> list[BlockDevStatus | None | Exception]:
     """Return the state of each disk, None when it is surely absent, or why that is not known."""
-    return [_attempt(find, disk) for disk in disks]
+    return [attempt(find, disk) for disk in disks]
 
 
 @serves(calls.BLOCKDEV_OPEN)
@@ -449,7 +438,7 @@ def set_info(disk: Disk, info: str) -> None:
 @serves(calls.BLOCKDEV_SETINFO_MULTI)
 def set_info_multi(disks: Sequence[Disk], info: str) -> list[None | Exception]:
     """Attach a text to disks; return None for each, or its failure."""
-    return [_attempt(set_info, disk, info) for disk in disks]
+    return [attempt(set_info, disk, info) for disk in disks]
 
 
 @serves(calls.FILE_STORAGE_DIR_CREATE)
