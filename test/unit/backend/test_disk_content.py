@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -126,6 +127,17 @@ def test_a_snapshot_and_back(disk):
     with pytest.raises(errors.BlockDeviceError, match="less than the 4194304 of its snapshot a"):
         disk_content.restore_snapshot(disk, "a")
     assert content(disk) == b"1" * 3 * MIB
+
+
+def test_one_of_several_disks_which_fails_does_not_keep_the_others(disk):
+    gone = dataclasses.replace(disk, logical_id=(disk.logical_id[0], f"{disk.logical_id[1]}-gone"))
+    first, second, third = disk_content.keep_snapshots([disk, gone, disk], "a", [0, 0, 0], True)
+    assert first is None
+    assert "does not exist" in str(second)
+    # The name is taken now.
+    assert isinstance(third, errors.DeviceCreationError) and third.created_devices == []
+    ((row,),) = disk_content.list_snapshots([disk])
+    assert row[0] == "a"
 
 
 @pytest.mark.parametrize("name", ["../x", "", "a.snap.b"])

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors, storage
-from ganeti.backend.registry import serves
+from ganeti.backend.registry import attempt, serves
 from ganeti.constants.rpc import TIMEOUT_SLOW_S
 from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
@@ -137,6 +137,16 @@ def snapshot(disk: Disk, snapshot_name: str, snapshot_size_mib: int) -> Any:
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_KEEP)
+def keep_snapshots(
+    disks: Sequence[Disk], name: str, sizes_mib: Sequence[int], at_rest: bool
+) -> list[None | Exception]:
+    """Make a snapshot of each disk; return None for each, or its failure."""
+    return [
+        attempt(keep_snapshot, disk, name, size_mib, at_rest)
+        for disk, size_mib in zip(disks, sizes_mib, strict=True)
+    ]
+
+
 def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
     """Make a snapshot of a disk which stays until it is removed.
 

@@ -5,7 +5,7 @@ loss of power. The snapshots of several disks of a running guest are of differen
 them of one moment, the user asks for a shutdown meanwhile. ``admin_state`` stays *up* then: if the
 master dies in between, the watcher starts the instance again.
 
-When the snapshot of a disk fails, the snapshots of the disks before it are removed.
+When the snapshot of a disk fails, those of the other disks are removed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, ownership, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
@@ -29,7 +30,7 @@ from ganeti.utils import clock
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import (
     BLOCKDEV_REMOVE,
-    BLOCKDEV_SHUTDOWN,
+    BLOCKDEV_SHUTDOWN_MULTI,
     BLOCKDEV_SNAPSHOT_KEEP,
 )
 
@@ -224,35 +225,40 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                         f" disk {index} belongs to its storage provider from now on",
                         hint="It is listed, restored and removed with the provider's own tools.",
                     )
-                self._keep(plan, index, disk, undo)
+            self._keep(plan, undo)
             undo.commit()
 
-    def _keep(self, plan: SnapshotPlan, index: int, disk: Disk, undo: UndoStack) -> None:
+    def _keep(self, plan: SnapshotPlan, undo: UndoStack) -> None:
         instance, node = plan.instance, plan.node
-        answer = self.rpc.call(
+        disks = [disk for _index, disk in plan.disks]
+        answers = call_for_disks(
+            self.rpc,
             BLOCKDEV_SNAPSHOT_KEEP,
-            plan.node.uuid,
-            disk=(disk, instance),
+            {node.uuid: disks},
+            instance,
             name=plan.name,
-            size_mib=naming.volume_size_mib(disk.size),
+            sizes_mib=[naming.volume_size_mib(disk.size) for disk in disks],
             at_rest=plan.stop or not plan.running,
-        )
-        if disk.dev_type in FOREIGN_SNAPSHOTS and not instance.disks_active:
-            # The call has attached the disk on the node.
-            self.rpc.call(BLOCKDEV_SHUTDOWN, plan.node.uuid, disk=(disk, instance))
-        made = answer.failure is None or ownership.may_be_made(answer.failure)
-        if made and disk.dev_type not in FOREIGN_SNAPSHOTS:
-            undo.add(
-                f"snapshot {plan.name} of disk {index} on node {node.name}",
-                self._remove,
-                plan,
-                disk,
-            )
-        if answer.failure is not None:
-            raise errors.OpExecError(
-                f"could not make a snapshot of disk {index} of instance {instance.name} on node"
-                f" {plan.node.name}: {why(answer.failure)}"
-            ) from answer.failure
+        )[node.uuid]
+        if not instance.disks_active:
+            # The call has attached these disks on the node.
+            foreign = [disk for disk in disks if disk.dev_type in FOREIGN_SNAPSHOTS]
+            call_for_disks(self.rpc, BLOCKDEV_SHUTDOWN_MULTI, {node.uuid: foreign}, instance)
+        for (index, disk), answer in zip(plan.disks, answers, strict=True):
+            made = answer.failure is None or ownership.may_be_made(answer.failure)
+            if made and disk.dev_type not in FOREIGN_SNAPSHOTS:
+                undo.add(
+                    f"snapshot {plan.name} of disk {index} on node {node.name}",
+                    self._remove,
+                    plan,
+                    disk,
+                )
+        for (index, _disk), answer in zip(plan.disks, answers, strict=True):
+            if answer.failure is not None:
+                raise errors.OpExecError(
+                    f"could not make a snapshot of disk {index} of instance {instance.name} on"
+                    f" node {node.name}: {why(answer.failure)}"
+                ) from answer.failure
 
     def _remove(self, plan: SnapshotPlan, disk: Disk) -> None:
         self.rpc.call(

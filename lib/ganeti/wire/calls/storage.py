@@ -8,7 +8,7 @@ ending does for one; their answer has a value or an error for each disk. The mas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ganeti import ht
@@ -34,12 +34,13 @@ from ganeti.wire.calls.base import (
 
 _ROWS = ResultCodec(ht.ListOf(ht.List))
 
-_DISK_S = 900.0
 
+def _for_each_disk(limit_s: float) -> Callable[[Mapping[str, Any]], float]:
+    """Return the time limit of a call by which a node works for one disk after the other.
 
-def _for_each_disk(args: Mapping[str, Any]) -> float:
-    """Return a time limit in which a node can do the work for one disk after the other."""
-    return _DISK_S * max(1, len(args["disks"]))
+    :param limit_s: for one disk.
+    """
+    return lambda args: limit_s * max(1, len(args["disks"]))
 
 
 # -- disks -----------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ BLOCKDEV_CREATE_MULTI = Call(
         Arg("exclusive_storage", PLAIN, ht.Bool),
     ),
     EachResult(ResultCodec(ht.Any)),
-    timeout_s=_for_each_disk,
+    timeout_s=_for_each_disk(900),
     many=True,
     work="creation of disks",
 )
@@ -115,7 +116,7 @@ BLOCKDEV_REMOVE_MULTI = Call(
     "blockdev_remove_multi",
     (Arg("disks", MULTI_DISKS),),
     EachResult(NOTHING),
-    timeout_s=_for_each_disk,
+    timeout_s=_for_each_disk(900),
     many=True,
     work="removal of disks",
 )
@@ -130,7 +131,7 @@ BLOCKDEV_ASSEMBLE_MULTI = Call(
         Arg("indexes", PLAIN, ht.ListOf(ht.NonNegInt)),
     ),
     EachResult(ResultCodec(ht.ListOf(ht.Any))),
-    timeout_s=_for_each_disk,
+    timeout_s=_for_each_disk(900),
     many=True,
     keep=True,
     work="activation of disks",
@@ -140,7 +141,7 @@ BLOCKDEV_SHUTDOWN_MULTI = Call(
     "blockdev_shutdown_multi",
     (Arg("disks", MULTI_DISKS),),
     EachResult(NOTHING),
-    timeout_s=_for_each_disk,
+    timeout_s=_for_each_disk(900),
     many=True,
     keep=True,
     work="deactivation of disks",
@@ -150,7 +151,7 @@ BLOCKDEV_FIND_MULTI = Call(
     "blockdev_find_multi",
     (Arg("disks", MULTI_DISKS),),
     EachResult(ObjectResult(BlockDevStatus, maybe=True)),
-    timeout_s=_for_each_disk,
+    timeout_s=_for_each_disk(900),
     many=True,
     keep=True,
 )
@@ -159,7 +160,7 @@ BLOCKDEV_SETINFO_MULTI = Call(
     "blockdev_setinfo_multi",
     (Arg("disks", MULTI_DISKS), Arg("info", PLAIN, ht.Str)),
     EachResult(NOTHING),
-    timeout_s=_for_each_disk,
+    timeout_s=_for_each_disk(900),
     many=True,
     work="change of the texts of volumes",
 )
@@ -353,17 +354,20 @@ BLOCKDEV_SNAPSHOT = Call(
     timeout_s=900,
     work="snapshot of a disk",
 )
-#: Make a snapshot which the user keeps. ``at_rest``: no process writes to the disk meanwhile.
+#: Make snapshots which the user keeps. ``sizes_mib``: the capacity of the snapshot of each disk;
+#: ``at_rest``: no process writes to the disks meanwhile.
 BLOCKDEV_SNAPSHOT_KEEP = Call(
     "blockdev_snapshot_keep",
     (
-        Arg("disk", DISK),
+        Arg("disks", MULTI_DISKS),
         Arg("name", PLAIN, ht.NonEmptyString),
-        Arg("size_mib", PLAIN, ht.NonNegInt),
+        Arg("sizes_mib", PLAIN, ht.ListOf(ht.NonNegInt)),
         Arg("at_rest", PLAIN, ht.Bool),
     ),
-    timeout_s=3600,
-    work="snapshot of a disk",
+    EachResult(NOTHING),
+    timeout_s=_for_each_disk(3600),
+    many=True,
+    work="snapshots of disks",
 )
 #: Ask which snapshots disks have.
 #: -> per disk a list of [name, size in bytes, seconds since 1970 or None, usable]

@@ -138,10 +138,10 @@ def restore(name="a"):
 def test_a_stopped_instance_on_files():
     nodes = Nodes(file_disk(0), file_disk(1))
     assert nodes.run(take()) == "a"
-    assert nodes.acted() == [("blockdev_snapshot_keep", "node1")] * 2
-    for index, (_node, args) in enumerate(nodes.rpc.of("blockdev_snapshot_keep")):
-        assert (args["name"], args["at_rest"]) == ("a", True)
-        assert args["disk"].uuid == file_disk(index).uuid
+    assert nodes.acted() == [("blockdev_snapshot_keep", "node1")]
+    ((_node, args),) = nodes.rpc.of("blockdev_snapshot_keep")
+    assert (args["name"], args["at_rest"]) == ("a", True)
+    assert [disk.uuid for disk in args["disks"]] == [file_disk(index).uuid for index in (0, 1)]
     assert not nodes.master.job.said("WARNING")
 
 
@@ -154,7 +154,8 @@ def test_volumes_get_room_for_everything():
     nodes = Nodes(plain_of("web"))
     nodes.run(take())
     ((_node, args),) = nodes.rpc.of("blockdev_snapshot_keep")
-    assert (args["size_mib"], args["disk"].logical_id) == (1038, ("xenvg", "web-lv"))
+    (disk,) = args["disks"]
+    assert (args["sizes_mib"], disk.logical_id) == ([1038], ("xenvg", "web-lv"))
     Nodes(plain_of("web"), free=1037).refused(
         take(), "1038 MiB needed .*1037 MiB free", "insufficient_resources"
     )
@@ -173,7 +174,7 @@ def test_mirrors_must_have_all_data():
     ]
     ((_node, args),) = nodes.rpc.of("blockdev_snapshot_keep")
     # The mirrored disk, whose device decides, and not its data volume.
-    assert args["disk"].dev_type == "drbd"
+    assert [disk.dev_type for disk in args["disks"]] == ["drbd"]
     nodes = Nodes(drbd_of("web"))
     nodes.rpc.errors["blockdev_snapshot_keep"] = "has no complete replica"
     with pytest.raises(errors.OpExecError, match="disk 0 .*has no complete replica"):
@@ -197,7 +198,7 @@ def test_a_running_instance_is_told_what_it_gets():
     nodes.run(take(disks=[1, 1]))
     assert not nodes.master.job.said("WARNING")
     ((_node, args),) = nodes.rpc.of("blockdev_snapshot_keep")
-    assert args["disk"].uuid == file_disk(1).uuid
+    assert [disk.uuid for disk in args["disks"]] == [file_disk(1).uuid]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -209,7 +210,7 @@ def test_it_is_stopped_and_runs_again_in_any_case(fails):
             nodes.run(take(shutdown=True))
     else:
         nodes.run(take(shutdown=True))
-        assert nodes.rpc.of("blockdev_snapshot_keep")[1][1]["at_rest"]
+        assert nodes.rpc.of("blockdev_snapshot_keep")[0][1]["at_rest"]
     acted = [name for name, _node in nodes.acted()]
     assert acted[0] == "instance_shutdown" and acted[-1] == "instance_start"
     assert nodes.rpc.where("web") == ["node1"]
@@ -229,17 +230,17 @@ def test_it_does_not_start_again():
 
 def test_a_disk_that_fails_undoes_the_others():
     nodes = Nodes(file_disk(0), file_disk(1), file_disk(2))
-    second = file_disk(1).uuid
+    refused = errors.DeviceCreationError("no space")
 
     def keep(node, args):
-        if args["disk"].uuid == second:
-            nodes.rpc.errors["blockdev_snapshot_keep"] = "no space"
+        return refused if args["disk"].uuid == file_disk(1).uuid else None
 
     nodes.rpc.answers["blockdev_snapshot_keep"] = keep
-    with pytest.raises(errors.OpExecError, match="disk 2 .*no space$"):
+    with pytest.raises(errors.OpExecError, match="disk 1 .*no space$"):
         nodes.run(take())
+    # The node has not made the snapshot of disk 1.
     assert [args["disk"].logical_id[1] for _node, args in nodes.rpc.of("blockdev_remove")] == [
-        f"{file_disk(index).logical_id[1]}.snap.a" for index in (2, 1, 0)
+        f"{file_disk(index).logical_id[1]}.snap.a" for index in (2, 0)
     ]
 
 
@@ -271,7 +272,7 @@ def test_external_storage_makes_them_and_no_more():
     nodes.run(take())
     assert nodes.acted() == [
         ("blockdev_snapshot_keep", "node1"),
-        ("blockdev_shutdown", "node1"),
+        ("blockdev_shutdown_multi", "node1"),
     ]
     assert nodes.master.job.said("vol.snap.a of disk 0 belongs to its storage provider")
     for op in (remove, restore):
