@@ -224,14 +224,8 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
             f"$ tools/vcluster create -n 3 --hypervisor {kind}"
             f" --watch-every {_WATCH_EVERY_S} {demo.directory}"
         )
-        vcluster.create(
-            demo.directory,
-            3,
-            hypervisor=kind,
-            tiny=with_image,
-            watch_every_s=_WATCH_EVERY_S,
-            say=demo.print_indented,
-        )
+        plan = vcluster.Plan(3, hypervisor=kind, tiny=with_image, watch_every_s=_WATCH_EVERY_S)
+        vcluster.create(demo.directory, plan, say=demo.print_indented)
 
     demo.step("Create a virtual cluster of three nodes", make_cluster)
     first, second, third = (node.name for node in vcluster.read(demo.directory).nodes)

@@ -269,7 +269,9 @@ def run(sizes: Sequence[int], rounds: int, candidates_in: str | None = None) -> 
         tempfile.TemporaryDirectory(prefix="gnt-bench-", dir=candidates_in) as elsewhere,
     ):
         directory = f"{place}/vc"
-        cluster = vcluster.create(directory, _NODES, hypervisor="fake", say=_progress)
+        cluster = vcluster.create(
+            directory, vcluster.Plan(_NODES, hypervisor="fake"), say=_progress
+        )
         try:
             first = cluster.nodes[0]
             process.run(

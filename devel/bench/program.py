@@ -518,13 +518,8 @@ def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
         for count in section.nodes[:1] if quick else section.nodes:
             with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
                 directory = f"{place}/vc"
-                cluster = vcluster.create(
-                    directory,
-                    count,
-                    hypervisor="fake",
-                    monitoring=section.monitored,
-                    say=_nothing,
-                )
+                plan = vcluster.Plan(count, hypervisor="fake", monitoring=section.monitored)
+                cluster = vcluster.create(directory, plan, say=_nothing)
                 try:
                     # Writes which are still pending would disturb the measurement.
                     os.sync()

@@ -279,7 +279,9 @@ def running(
     :param directory: must not exist.
     :param options: further options of ``devel.simnodes serve``.
     """
-    cluster = vcluster.create(directory, 1, hypervisor="fake", say=lambda _line: None)
+    cluster = vcluster.create(
+        directory, vcluster.Plan(1, hypervisor="fake"), say=lambda _line: None
+    )
     nodes: subprocess.Popen[str] | None = None
     try:
         first = cluster.nodes[0]

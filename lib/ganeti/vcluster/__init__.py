@@ -30,12 +30,13 @@ file and ends with the process. When the creation fails, nothing remains.
 ===================== ===================================================================
 """
 
-from ganeti.vcluster.creation import add_node, create, qemu_path
+from ganeti.vcluster.creation import Plan, add_node, create, qemu_path
 from ganeti.vcluster.description import Node, VirtualCluster, environment, master, programs, read
 from ganeti.vcluster.operation import destroy
 
 __all__ = [
     "Node",
+    "Plan",
     "VirtualCluster",
     "add_node",
     "create",

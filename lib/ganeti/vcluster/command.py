@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ganeti.platform import paths
 from ganeti.tools.entry import reports_errors
 from ganeti.vcluster import watcher_timer
-from ganeti.vcluster.creation import add_node, create, create_like
+from ganeti.vcluster.creation import Plan, add_node, create, create_like
 from ganeti.vcluster.description import CLUSTER_NAME, say
 from ganeti.vcluster.operation import destroy, exports, run, show, start, stop
 from ganeti.vcluster.side_by_side import add_version
@@ -119,18 +119,16 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
     if options.command == "create" and options.like:
         create_like(directory, options.like, keep_failed=options.keep_failed, say=say)
     elif options.command == "create":
-        cluster = create(
-            directory,
+        plan = Plan(
             options.nodes,
             hypervisor=options.hypervisor,
-            cluster_name=options.name,
             tiny=options.tiny,
             ssh=options.ssh,
-            keep_failed=options.keep_failed,
             watch_every_s=options.watch_every,
             monitoring=options.monitoring,
-            say=say,
+            cluster_name=options.name,
         )
+        cluster = create(directory, plan, keep_failed=options.keep_failed, say=say)
         say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")
         program = shlex.quote(watcher_timer.program())
         say(f'    eval "$({program} env {shlex.quote(cluster.directory)})"')

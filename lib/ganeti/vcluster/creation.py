@@ -7,7 +7,8 @@ import logging
 import os
 import platform
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from ganeti import errors
 from ganeti.platform import hosts, paths
@@ -165,59 +166,82 @@ def init_argv(cluster: VirtualCluster, qemu: str | None) -> list[str]:
     return [*argv, cluster.cluster_name]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a new virtual cluster has.
+
+    :ivar nodes: number of nodes.
+    :ivar hypervisor: the default hypervisor, ``kvm`` or ``fake``; None means kvm if QEMU is
+        installed.
+    :ivar tiny: the OS definition "tiny" is installed; None: it is if the hypervisor is kvm.
+    :ivar ssh: the cluster manages SSH keys, in the directories of the nodes.
+    :ivar watch_every_s: seconds between two runs of the watcher; 0 for no runs.
+    :ivar monitoring: the monitoring daemon runs on each node.
+    :ivar names: the names of the nodes; empty for the usual ones.
+    """
+
+    nodes: int
+    hypervisor: str | None = None
+    tiny: bool | None = None
+    ssh: bool = False
+    watch_every_s: int = 0
+    monitoring: bool = False
+    cluster_name: str = CLUSTER_NAME
+    names: tuple[str, ...] = ()
+
+    def node_names(self) -> tuple[str, ...]:
+        """Return the names of the nodes.
+
+        :raises ParameterError: the plan has too many nodes, or a wrong name.
+        """
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise errors.ParameterError(
+                f"a virtual cluster has 1 to {MOST_NODES} nodes, not {self.nodes}"
+            )
+        found = self.names or tuple(f"node{one}.{DOMAIN}" for one in range(1, self.nodes + 1))
+        name = self.cluster_name
+        wrong = name in found or not self.names and name.startswith("node")
+        if not NAME.fullmatch(name) or wrong:
+            raise errors.ParameterError(f"'{name}' cannot be the name of a virtual cluster")
+        return found
+
+
 def create(
     directory: str,
-    nodes: int,
+    plan: Plan,
     *,
-    hypervisor: str | None = None,
-    cluster_name: str = CLUSTER_NAME,
-    tiny: bool | None = None,
-    ssh: bool = False,
     keep_failed: bool = False,
-    watch_every_s: int = 0,
-    monitoring: bool = False,
-    names: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> VirtualCluster:
     """Create a virtual cluster and start it.
 
     :param directory: must not exist, or must be empty.
-    :param nodes: number of nodes.
-    :param hypervisor: the default hypervisor, ``kvm`` or ``fake``; None means kvm if QEMU is
-        installed.
-    :param tiny: install the OS definition "tiny"; None installs it if the hypervisor is kvm.
-    :param ssh: let the cluster manage SSH keys, in the directories of the nodes.
     :param keep_failed: keep the directory when the creation fails; otherwise nothing remains.
-    :param watch_every_s: seconds between two runs of the watcher; 0 for no runs.
-    :param monitoring: run the monitoring daemon on each node.
     :param say: called with each line of progress.
     :raises ParameterError: an argument is wrong.
     :raises OpExecError: a step failed; the message has its output.
     """
-    if not 1 <= nodes <= MOST_NODES:
-        raise errors.ParameterError(f"a virtual cluster has 1 to {MOST_NODES} nodes, not {nodes}")
-    given = tuple(names) or tuple(f"node{number}.{DOMAIN}" for number in range(1, nodes + 1))
-    wrong_name = cluster_name in given or not names and cluster_name.startswith("node")
-    if not NAME.fullmatch(cluster_name) or wrong_name:
-        raise errors.ParameterError(f"'{cluster_name}' cannot be the name of a virtual cluster")
+    names = plan.node_names()
     qemu = qemu_path()
-    if hypervisor == "kvm" and qemu is None:
+    if plan.hypervisor == "kvm" and qemu is None:
         raise errors.ParameterError(
             "QEMU is not installed. Install qemu-system-x86, or use '--hypervisor fake'."
         )
-    chosen = hypervisor or ("fake" if qemu is None else "kvm")
+    chosen = plan.hypervisor or ("fake" if qemu is None else "kvm")
     directory = os.path.realpath(directory)
     existed = os.path.isdir(directory)
     if existed and os.listdir(directory) or os.path.lexists(directory) and not existed:
         raise errors.ParameterError(f"{directory} exists and is not empty")
-    with claimed_network(nodes) as network:
-        members = tuple(Node(name, f"{network}.{number}") for number, name in enumerate(given, 1))
-        cluster = VirtualCluster(directory, cluster_name, network, chosen, members, watch_every_s)
+    with claimed_network(plan.nodes) as network:
+        members = tuple(Node(name, f"{network}.{number}") for number, name in enumerate(names, 1))
+        cluster = VirtualCluster(
+            directory, plan.cluster_name, network, chosen, members, plan.watch_every_s
+        )
         try:
-            if monitoring:
+            if plan.monitoring:
                 fs.make_dirs(directory)
                 fs.write_file(f"{directory}/{paths.VIRTUAL_MONITORING}", b"")
-            _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, ssh, say)
+            _create(cluster, plan, qemu, say)
         except BaseException:
             if keep_failed:
                 say(f"the creation failed; {directory} is kept")
@@ -230,8 +254,9 @@ def create(
 
 
 def _create(
-    cluster: VirtualCluster, qemu: str | None, tiny: bool, ssh: bool, say: Callable[[str], None]
+    cluster: VirtualCluster, plan: Plan, qemu: str | None, say: Callable[[str], None]
 ) -> None:
+    tiny = cluster.hypervisor == "kvm" if plan.tiny is None else plan.tiny
     fs.make_dirs(cluster.directory)
     with locked(cluster.directory):
         # The description comes first, so that "destroy" works even if this process is killed.
@@ -243,7 +268,7 @@ def _create(
         if build is not None:
             _copy_facts(build, cluster.directory)
         for node in cluster.nodes:
-            _make_node(cluster, node, ssh=ssh)
+            _make_node(cluster, node, ssh=plan.ssh)
         write_programs(cluster)
         first = cluster.nodes[0]
         run_in(cluster, first, *init_argv(cluster, qemu))
@@ -251,7 +276,7 @@ def _create(
         for node in cluster.nodes[1:]:
             _add(cluster, node)
             say(f"added {node.name} at {node.ip}")
-        if os.path.exists(f"{cluster.directory}/{paths.VIRTUAL_MONITORING}"):
+        if plan.monitoring:
             for node in cluster.nodes:
                 run_in(cluster, node, "daemon-util", "start", "ganeti-mond")
         if build is not None:
@@ -273,16 +298,14 @@ def create_like(
     :raises OpExecError: a step failed; the message has its output.
     """
     model = like.read_model(path)
-    cluster = create(
-        directory,
+    plan = Plan(
         len(model.nodes),
         hypervisor="fake",
-        cluster_name=model.cluster_name,
         tiny=False,
-        keep_failed=keep_failed,
-        names=model.nodes,
-        say=say,
+        cluster_name=model.cluster_name,
+        names=tuple(model.nodes),
     )
+    cluster = create(directory, plan, keep_failed=keep_failed, say=say)
     try:
         stop(directory)
         like.put_in(cluster, model)

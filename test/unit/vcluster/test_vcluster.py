@@ -179,10 +179,10 @@ def test_failed_create_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     bad.write_text("import sys\nsys.exit('no luck today')\n")
     monkeypatch.setattr(description, "programs", lambda: {"gnt-cluster": str(bad)})
     with pytest.raises(errors.OpExecError, match="no luck today"):
-        vcluster.create(str(tmp_path / "new"), 2, hypervisor="fake")
+        vcluster.create(str(tmp_path / "new"), vcluster.Plan(2, hypervisor="fake"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(errors.OpExecError):
-        vcluster.create(str(tmp_path / "empty"), 2, hypervisor="fake")
+        vcluster.create(str(tmp_path / "empty"), vcluster.Plan(2, hypervisor="fake"))
     assert sorted(os.listdir(tmp_path)) == ["bad", "empty"]
     assert os.listdir(tmp_path / "empty") == []
 
