@@ -40,7 +40,7 @@ MODULES = {
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
         506,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 100),
+    "ganeti-rapi": ("import ganeti.server.rapi", 101),
     "ganeti-confd": ("import ganeti.server.confd", 112),
     "ganeti-mond": ("import ganeti.server.mond", 81),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),

@@ -397,11 +397,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "rapi": (
         (
-            "client", "declare", "demand", "failures", "guesses", "master", "passwords",
-            "represent", "schema",
+            "client", "demand", "failures", "guesses", "master", "passwords", "represent",
+            "schema",
         ),
-        ("events", "operation_names", "origin", "users"),
+        ("events",),
         ("call",),
+        ("declare",),
+        ("checks", "operation_names", "origin", "users"),
         ("resources",),
         ("openapi",),
         ("pages",),

@@ -8,7 +8,8 @@ the job.
 :mod:`.declare`         the classes with which resources are declared
 :mod:`.resources`       all resources, a file per subject
 :mod:`.application`     serves one request: finds the resource, checks rights, answers
-:mod:`.call`            one request while it is served: its arguments, as declared
+:mod:`.call`            one request while it is served: what it brings, checked
+:mod:`.checks`          checks a request by the declaration, and makes opcodes from it
 :mod:`.master`          asks the master daemon
 :mod:`.failures`        the HTTP status for each kind of error
 :mod:`.represent`       chooses the representation of an answer, and makes it

@@ -20,7 +20,7 @@ from ganeti import errors
 from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
-from ganeti.rapi import declare, failures, openapi, origin, pages, represent
+from ganeti.rapi import checks, declare, failures, openapi, origin, pages, represent
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, Job, Operation, Read, Resource
 from ganeti.rapi.demand import Demand
@@ -194,20 +194,21 @@ class RestApplication:
         try:
             call = Call(
                 self._master,
+                self._state,
                 resource.handler,
-                operation,
                 uri,
-                query,
-                body,
-                headers=headers,
-                state=self._state,
+                headers,
+                given=frozenset(query),
+                query=checks.query_values(operation, query, self._state),
+                body=checks.checked_body(operation, body),
+                why=query.get(declare.REASON.name, [""])[0],
             )
             if isinstance(operation, Job) or not operation.waits:
                 async with self._slots:
                     value = await self._run(resource, operation, call)
-                    return await self._represent(call, value, media_type)
+                    return await self._represent(operation, call, value, media_type)
             value = await self._run(resource, operation, call)
-            return await self._represent(call, value, media_type)
+            return await self._represent(operation, call, value, media_type)
         except errors.GenericError as err:
             raise failures.refusal(err) from err
         except Exception as err:  # noqa: BLE001 -- the entry point of a REST request
@@ -229,10 +230,12 @@ class RestApplication:
                     412, f"the {resource.tagged} has changed", headers=[("ETag", current)]
                 )
         if isinstance(operation, Job):
-            return await call.submit()
+            return await self._master.submit(checks.opcodes(call, operation))
         return await operation.run(call)
 
-    async def _represent(self, call: Call, value: Any, media_type: str) -> Response:
+    async def _represent(
+        self, operation: Operation, call: Call, value: Any, media_type: str
+    ) -> Response:
         headers = [("Content-Type", media_type), *represent.SAFETY]
         if isinstance(value, AsyncIterator):
             return Response(200, value, [*headers, represent.NO_STORE])
@@ -240,7 +243,7 @@ class RestApplication:
             body = value
         else:
             body = await represent.render(value, media_type)
-        if not isinstance(call.operation, Read):
+        if not isinstance(operation, Read):
             return Response(200, body, [*headers, represent.NO_STORE])
         etag = call.etag or represent.content_etag(body)
         headers += [("ETag", etag), ("Vary", "Accept"), ("Cache-Control", "no-cache")]

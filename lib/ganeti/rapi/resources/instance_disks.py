@@ -19,7 +19,8 @@ from ganeti.opcodes.instance import (
     OpInstanceSnapshotRestore,
 )
 from ganeti.rapi import declare
-from ganeti.rapi.call import Call, build_opcode
+from ganeti.rapi.call import Call
+from ganeti.rapi.checks import build_opcode, fixed_params
 from ganeti.rapi.declare import (
     DELETE,
     DRY_RUN,
@@ -37,7 +38,7 @@ from ganeti.rapi.resources.instances import PATH
 def _grow(call: Call, body: Mapping[str, Any]) -> list[Any]:
     text = call.uri["disk_index"]
     # A number with many digits is passed on; the opcode refuses it.
-    fixed = {**call.fixed_params(_GROW), "disk": int(text[:9])}
+    fixed = {**fixed_params(call, _GROW), "disk": int(text[:9])}
     if "disk" in body:
         raise Refused(400, "parameter 'disk' cannot be given in the body")
     return [build_opcode(_GROW, dict(body), fixed)]
@@ -68,7 +69,7 @@ def _replace(call: Call, body: Mapping[str, Any]) -> list[Any]:
         values["disks"] = _numbers(values["disks"])
         if values["disks"] is None:
             del values["disks"]
-    return [build_opcode(_REPLACE, values, call.fixed_params(_REPLACE))]
+    return [build_opcode(_REPLACE, values, fixed_params(call, _REPLACE))]
 
 
 _GROW: Final = Job(

@@ -18,7 +18,8 @@ from ganeti.opcodes.instance import (
     OpInstanceSetParams,
 )
 from ganeti.rapi import declare
-from ganeti.rapi.call import Call, build_opcode
+from ganeti.rapi.call import Call
+from ganeti.rapi.checks import build_opcode, fixed_params
 from ganeti.rapi.declare import (
     DELETE,
     DRY_RUN,
@@ -124,7 +125,7 @@ def _create(call: Call, body: Mapping[str, Any]) -> list[Any]:
         )
     if version != 1:
         raise Refused(400, f"instance creation request version {version} is not supported")
-    return [build_opcode(_CREATE, values, call.fixed_params(_CREATE))]
+    return [build_opcode(_CREATE, values, fixed_params(call, _CREATE))]
 
 
 def _multi_alloc(call: Call, body: Mapping[str, Any]) -> list[Any]:

@@ -21,7 +21,8 @@ from ganeti.opcodes.node import (
     OpRepairNodeStorage,
 )
 from ganeti.rapi import declare
-from ganeti.rapi.call import Call, build_opcode
+from ganeti.rapi.call import Call
+from ganeti.rapi.checks import build_opcode, fixed_params
 from ganeti.rapi.declare import (
     DELETE,
     DRY_RUN,
@@ -136,7 +137,7 @@ def _set_role(call: Call, _body: Mapping[str, Any]) -> list[Any]:
 
 def _migrate(call: Call, body: Mapping[str, Any]) -> list[Any]:
     values = dict(body)
-    fixed = call.fixed_params(_MIGRATE)
+    fixed = fixed_params(call, _MIGRATE)
     if call.given & {"live", "mode"}:
         if {"live", "mode"} <= call.given:
             raise Refused(400, "query arguments 'live' and 'mode' exclude each other")
