@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from ganeti import errors
@@ -415,14 +415,7 @@ class NodeCopies:
             sending.accepted,
         )
         failures = self._deliver(self._distribute, message, sending)
-        for failure in failures:
-            node = data.nodes.get(failure.node_uuid)
-            log.warning(
-                "node %s did not take the %s: %s",
-                failure.node_uuid if node is None else node.name,
-                failure.what,
-                failure.message,
-            )
+        _log_failures(data, failures)
         # Without the thread, a node which missed a value gets all of them with the next change.
         missed = any(failure.what == SSCONF for failure in failures)
         self._ssconf_sent = None if missed and self._catch_up_s is None else self._ssconf
@@ -610,4 +603,15 @@ class NodeCopies:
         return (
             f"the configuration was changed on the master, but only {have} of {len(online)} master "
             f"candidates have it ({reasons}). Mark nodes as offline which cannot be reached."
+        )
+
+
+def _log_failures(data: ConfigData, failures: Iterable[DistributionFailure]) -> None:
+    for failure in failures:
+        node = data.nodes.get(failure.node_uuid)
+        log.warning(
+            "node %s did not take the %s: %s",
+            failure.node_uuid if node is None else node.name,
+            failure.what,
+            failure.message,
         )

@@ -22,7 +22,7 @@ from ganeti.utils import fs, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ganeti.objects import ConfigData, Instance
+    from ganeti.objects import Cluster, ConfigData, Instance
 
 #: Kinds of objects which occur in no value.
 NOT_IN_VALUES = frozenset({"disks", "filters", "documents"})
@@ -74,21 +74,18 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
 
     :param instance_list: the names of the instances of ``data``, if the caller keeps them.
     """
-    from ganeti.constants import cluster as cluster_const
-    from ganeti.objects import fill
+    return {
+        **_cluster_values(data.cluster),
+        **_node_values(data),
+        const.INSTANCE_LIST: (instance_list or InstanceList(data)).text(),
+        const.NETWORKS: _lines(_named(data.networks)),
+        const.NODEGROUPS: _lines(_named(data.nodegroups)),
+    }
 
-    cluster = data.cluster
-    nodes = sorted(data.nodes.values(), key=lambda node: _natural_key(node.name))
-    candidates = [node for node in nodes if node.master_candidate]
-    master = data.nodes.get(cluster.master_node)
-    if master is None:
-        raise errors.ConfigurationError(
-            f"master node {cluster.master_node} is not in the configuration"
-        )
-    ssh_ports = [
-        f"{node.name}={fill.fill_nd(cluster, data.nodegroups.get(node.group), node)['ssh_port']}"
-        for node in nodes
-    ]
+
+def _cluster_values(cluster: Cluster) -> dict[str, str]:
+    from ganeti.constants import cluster as cluster_const
+
     found = {
         const.AUTO_FAILOVER: _line(cluster.auto_failover or 0),
         const.CLUSTER_NAME: _line(cluster.cluster_name),
@@ -98,33 +95,17 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
         const.FILE_STORAGE_DIR: _line(cluster.file_storage_dir),
         const.GLUSTER_STORAGE_DIR: _line(cluster.gluster_storage_dir),
         const.HYPERVISOR_LIST: _lines(cluster.enabled_hypervisors),
-        const.INSTANCE_LIST: (instance_list or InstanceList(data)).text(),
         const.MAINTAIN_NODE_HEALTH: _line(cluster.maintain_node_health),
-        const.MASTER_CANDIDATES: _lines(node.name for node in candidates),
         const.MASTER_CANDIDATES_CERTS: _lines(
             f"{uuid}={digest}" for uuid, digest in sorted(cluster.candidate_certs.items())
         ),
-        const.MASTER_CANDIDATES_IPS: _lines(node.primary_ip for node in candidates),
         const.MASTER_IP: _line(cluster.master_ip),
         const.MASTER_NETDEV: _line(cluster.master_netdev),
         const.MASTER_NETMASK: _line(cluster.master_netmask),
-        const.MASTER_NODE: _line(master.name),
-        const.NETWORKS: _lines(_named(data.networks)),
-        const.NODEGROUPS: _lines(_named(data.nodegroups)),
-        const.NODE_KEY_PINS: _lines(
-            f"{node.name} {' '.join(node.key_pins)}" for node in nodes if node.key_pins
-        ),
-        const.NODE_LIST: _lines(node.name for node in nodes),
-        const.NODE_PRIMARY_IPS: _lines(f"{node.name} {node.primary_ip}" for node in nodes),
-        const.NODE_SECONDARY_IPS: _lines(f"{node.name} {node.secondary_ip}" for node in nodes),
-        const.NODE_VM_CAPABLE: _lines(f"{node.name}={node.vm_capable}" for node in nodes),
         const.NODE_WATCHDOG: _line(cluster.node_watchdog or 0),
-        const.OFFLINE_NODES: _lines(node.name for node in nodes if node.offline),
-        const.ONLINE_NODES: _lines(node.name for node in nodes if not node.offline),
         const.PRIMARY_IP_FAMILY: _line(cluster.primary_ip_family),
         const.RELEASE_VERSION: _line(cluster_const.RELEASE_VERSION),
         const.SHARED_FILE_STORAGE_DIR: _line(cluster.shared_file_storage_dir),
-        const.SSH_PORTS: _lines(ssh_ports),
         const.UID_POOL: _lines(
             str(first) if first == last else f"{first}-{last}" for first, last in cluster.uid_pool
         ),
@@ -135,6 +116,37 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
             f"{name}={params[name]}" for name in sorted(params)
         )
     return found
+
+
+def _node_values(data: ConfigData) -> dict[str, str]:
+    from ganeti.objects import fill
+
+    nodes = sorted(data.nodes.values(), key=lambda node: _natural_key(node.name))
+    candidates = [node for node in nodes if node.master_candidate]
+    master = data.nodes.get(data.cluster.master_node)
+    if master is None:
+        raise errors.ConfigurationError(
+            f"master node {data.cluster.master_node} is not in the configuration"
+        )
+    ssh_ports = {
+        node.name: fill.fill_nd(data.cluster, data.nodegroups.get(node.group), node)["ssh_port"]
+        for node in nodes
+    }
+    return {
+        const.MASTER_CANDIDATES: _lines(node.name for node in candidates),
+        const.MASTER_CANDIDATES_IPS: _lines(node.primary_ip for node in candidates),
+        const.MASTER_NODE: _line(master.name),
+        const.NODE_KEY_PINS: _lines(
+            f"{node.name} {' '.join(node.key_pins)}" for node in nodes if node.key_pins
+        ),
+        const.NODE_LIST: _lines(node.name for node in nodes),
+        const.NODE_PRIMARY_IPS: _lines(f"{node.name} {node.primary_ip}" for node in nodes),
+        const.NODE_SECONDARY_IPS: _lines(f"{node.name} {node.secondary_ip}" for node in nodes),
+        const.NODE_VM_CAPABLE: _lines(f"{node.name}={node.vm_capable}" for node in nodes),
+        const.OFFLINE_NODES: _lines(node.name for node in nodes if node.offline),
+        const.ONLINE_NODES: _lines(node.name for node in nodes if not node.offline),
+        const.SSH_PORTS: _lines(f"{name}={port}" for name, port in ssh_ports.items()),
+    }
 
 
 def to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str] | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ganeti import errors
@@ -176,25 +176,34 @@ def plan(
         for name in (*found.files, *map(job_file, found.moved))
         if name not in first and job_id_of(name) not in damaged
     ]
-    moved = set(found.moved)
     for part in found.parts:
-        sizes = theirs.get(part, {})
-        differing = [
-            job_id
-            for job_id, size in sorted(here.sizes_of_part(part).items())
-            if sizes.get(job_id) != size and job_id not in moved
-        ]
-        damaged = {
-            job_id
-            for job_id in differing
-            if job_id in sizes and here.is_damaged(job_id, archive_file(job_id))
-        }
-        if damaged:
-            here.restore(sorted(damaged))
-        names += [archive_file(job_id) for job_id in differing if job_id not in damaged]
+        names += _archived(here, part, theirs.get(part, {}), set(found.moved))
     if names:
         _log.info("job queue: candidate %s lacks %d files", candidate, len(names))
     return CatchUpPlan(bool(unknown), first, names, found.moved, drained)
+
+
+def _archived(here: LocalQueue, part: int, sizes: Mapping[int, int], moved: set[int]) -> list[str]:
+    """Return the files of a part of the archive which a candidate lacks.
+
+    Damaged files of this node are not among them: they are restored.
+
+    :param sizes: id of a job in this part of the candidate's archive -> size of its file.
+    :param moved: jobs which the candidate archives itself.
+    """
+    differing = [
+        job_id
+        for job_id, size in sorted(here.sizes_of_part(part).items())
+        if sizes.get(job_id) != size and job_id not in moved
+    ]
+    damaged = {
+        job_id
+        for job_id in differing
+        if job_id in sizes and here.is_damaged(job_id, archive_file(job_id))
+    }
+    if damaged:
+        here.restore(sorted(damaged))
+    return [archive_file(job_id) for job_id in differing if job_id not in damaged]
 
 
 def _is_text(text: str) -> bool:
