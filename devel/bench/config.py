@@ -195,19 +195,19 @@ def measure(
     where = "" if distribute is None else f", {len(nodes) - 1} candidates"
     # The first change after a start sends the whole file to the candidates.
     with config.transaction() as transaction:
-        transaction.set_disks_active(uuids[0], False)
+        transaction.instances.set_disks_active(uuids[0], False)
 
     def change(number: int) -> None:
         uuid = uuids[number * 7919 % len(uuids)]
         with config.transaction() as transaction:
-            transaction.set_disks_active(uuid, not config.instance(uuid).disks_active)
+            transaction.instances.set_disks_active(uuid, not config.instance(uuid).disks_active)
 
     made = [make_instance(size + number, nodes[0]) for number in range(1, rounds + 1)]
 
     def add(number: int) -> None:
         instance, disk = made[number]
         with config.transaction() as transaction:
-            transaction.add_instance(instance, [disk], "bench")
+            transaction.instances.add(instance, [disk], "bench")
 
     actions: tuple[tuple[str, Callable[[int], None]], ...] = (
         (f"change an instance{where}", change),

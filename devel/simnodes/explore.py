@@ -294,7 +294,7 @@ class World:
         master = self._serve(node, won.epoch, network, data)
         try:
             with master.store.transaction() as change:
-                change.update_cluster(updated(change.data.cluster, master_node=node.uuid))
+                change.cluster.update(updated(change.data.cluster, master_node=node.uuid))
         except errors.GenericError as err:
             self.say(f"  cannot take over: {err}")
             return None
@@ -365,7 +365,7 @@ class World:
         try:
             with master.store.transaction() as change:
                 cluster = change.data.cluster
-                change.update_cluster(updated(cluster, tags=(*cluster.tags, tag)))
+                change.cluster.update(updated(cluster, tags=(*cluster.tags, tag)))
         except Killed:
             self.say(f"  {tag}: {master.node.name} is killed")
             return False

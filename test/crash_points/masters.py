@@ -70,7 +70,7 @@ def add_tag(config: Config, tag: str) -> None:
     """Make one change."""
     with config.transaction() as change:
         cluster = change.data.cluster
-        change.update_cluster(updated(cluster, tags=frozenset({*(cluster.tags or ()), tag})))
+        change.cluster.update(updated(cluster, tags=frozenset({*(cluster.tags or ()), tag})))
 
 
 def tags(path: str) -> set[str]:

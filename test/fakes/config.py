@@ -1,14 +1,18 @@
 """A configuration in memory: the real one, without file and distribution.
 
-:func:`cluster_of` makes a small cluster. ``FakeConfig.errors[name]`` makes the operation of that
-name fail, ``errors["transaction"]`` every transaction; ``writes`` has, for each commit, the names
-of its operations.
+:func:`cluster_of` makes a small cluster. ``FakeConfig.errors["instances.add"]`` makes the operation
+of that name fail, ``errors["transaction"]`` every transaction; ``writes`` has, for each commit, the
+names of its operations.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import operator
+import typing
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 from ganeti import ht
@@ -191,26 +195,39 @@ def cluster_of(
     )
 
 
+class _Operations:
+    """The operations on one kind of object; a function carries them out, by their names."""
+
+    def __init__(self, kind: str, carry_out: Callable[..., Any]) -> None:
+        self._kind = kind
+        self._carry_out = carry_out
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(self._carry_out, f"{self._kind}.{name}")
+
+
+def _operations(carry_out: Callable[..., Any]) -> dict[str, _Operations]:
+    """All operations of a transaction."""
+    return {kind: _Operations(kind, carry_out) for kind in typing.get_type_hints(Transaction)}
+
+
 class _Recorder:
-    """The operations of a transaction; remembers their names, and can let one of them fail."""
+    """A transaction which remembers the names of its operations, and can let one of them fail."""
 
     def __init__(self, change: Transaction, failures: dict[str, Exception]) -> None:
+        vars(self).update(_operations(self._carry_out))
         self._change = change
         self._failures = failures
         self.names: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._change, name)
-        if not callable(found):
-            return found
+        return getattr(self._change, name)
 
-        def operation(*args: Any, **kwargs: Any) -> Any:
-            if name in self._failures:
-                raise self._failures[name]
-            self.names.append(f"{name} {args[1]}" if name == "mark_instance" else name)
-            return found(*args, **kwargs)
-
-        return operation
+    def _carry_out(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        if name in self._failures:
+            raise self._failures[name]
+        self.names.append(f"{name} {args[1]}" if name == "instances.mark" else name)
+        return operator.attrgetter(name)(self._change)(*args, **kwargs)
 
 
 class FakeConfig(Config):
@@ -249,18 +266,11 @@ class FakeConfig(Config):
         )
 
 
-class _Commits:
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    def __getattr__(self, name: str) -> Any:
-        def operation(*args: Any, **kwargs: Any) -> Any:
-            with self._config.transaction() as change:
-                return getattr(change, name)(*args, **kwargs)
-
-        return operation
-
-
 def commit(config: Config) -> Transaction:
     """The operations of a transaction, where each one becomes a commit of its own."""
-    return cast(Transaction, _Commits(config))
+
+    def carry_out(name: str, *args: Any, **kwargs: Any) -> Any:
+        with config.transaction() as change:
+            return operator.attrgetter(name)(change)(*args, **kwargs)
+
+    return cast(Transaction, SimpleNamespace(**_operations(carry_out)))

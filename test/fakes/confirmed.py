@@ -190,8 +190,8 @@ class Lab:
         """As after an upgrade: the configuration knows nothing about the replicas."""
         with self.cluster.config.transaction() as change:
             for disk in self.disks:
-                change.forget_in_sync(disk.uuid)
-                change.forget_outdated(disk.uuid)
+                change.disks.forget_in_sync(disk.uuid)
+                change.disks.forget_outdated(disk.uuid)
 
     # -- what happens to machines ------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Lab:
     def mark_offline(self, node: str, offline: bool = True) -> None:
         """As the administrator records it."""
         with self.cluster.config.transaction() as change:
-            change.update_node(
+            change.nodes.update(
                 replace(
                     self.cluster.config.node(uuid_of(node)),
                     offline=offline,

@@ -38,10 +38,10 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 268),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        506,
+        508,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 101),
-    "ganeti-confd": ("import ganeti.server.confd", 112),
+    "ganeti-confd": ("import ganeti.server.confd", 114),
     "ganeti-mond": ("import ganeti.server.mond", 81),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),
@@ -148,11 +148,11 @@ def _commit_costs(
     store = ConfigStore(path, data, distribute=candidates)
     store.adopt_copies()
     with store.transaction() as change:
-        change.mark_instance(made[0].uuid, "down")
+        change.instances.mark(made[0].uuid, "down")
     candidates.bytes = 0
     flushes = Flushes(monkeypatch)
     with store.transaction() as change:
-        change.mark_instance(made[0].uuid, "up")
+        change.instances.mark(made[0].uuid, "up")
     return flushes.number, candidates.bytes
 
 

@@ -444,7 +444,7 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
     me = found.members.nodes[found.me].uuid
     try:
         with config.transaction() as change:
-            change.update_cluster(updated(config.cluster(), master_node=me))
+            change.cluster.update(updated(config.cluster(), master_node=me))
     except errors.ConfigurationError as err:
         if won.override and config.cluster().master_node == me:
             # This node has the new configuration, and the user does without the other nodes.

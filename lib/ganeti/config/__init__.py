@@ -3,9 +3,11 @@
 One process owns it, the master daemon; other processes and nodes have copies. Logical units and
 daemons use :mod:`.api`. Below it, :mod:`.store` keeps the file and makes changes durable,
 :mod:`.copies` brings them to the other nodes, :mod:`.transaction` has the operations which change a
-state, :mod:`.view` answers questions about a state, :mod:`.reservations` keeps names and addresses
-for jobs that have not finished, :mod:`.verify` searches for contradictions, :mod:`.upgrade` reads
-files of older versions, and :mod:`.ssconf` extracts the values which every node needs.
+state, by kind of object (:mod:`.instance_changes`, :mod:`.disk_changes`, :mod:`.cluster_changes`),
+:mod:`.draft` is the state which they build, :mod:`.view` answers questions about a state,
+:mod:`.reservations` keeps names and addresses for jobs that have not finished, :mod:`.verify`
+searches for contradictions, :mod:`.upgrade` reads files of older versions, and :mod:`.ssconf`
+extracts the values which every node needs.
 
 The package does not send anything to other nodes itself: the caller passes a function which
 distributes.

@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
-from ganeti.config.change import CLUSTER
+from ganeti.config.draft import CLUSTER
 from ganeti.objects import ConfigData, codec
 from ganeti.utils import fs
 from ganeti.wire import json

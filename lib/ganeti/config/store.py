@@ -32,6 +32,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.config.copies import PATIENCE_S, NodeCopies
+from ganeti.config.draft import Draft
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
 from ganeti.config.local_file import Changer, LocalFile, Writer
@@ -176,19 +177,18 @@ class ConfigStore:
         ticket = None
         with self._mutex:
             self._owner = me
-            change = Transaction(self._head, self._index, self.reservations, self._now)
-            change.recent = self._recent
+            draft = Draft(self._head, self._index, self.reservations, self._recent, self._now)
             try:
-                yield change
+                yield Transaction(draft)
             except BaseException:
-                change.abandon()
+                draft.abandon()
                 raise
             finally:
                 self._owner = None
-            if change.changed:
-                before, self._head = self._head, change.finish()
-                ticket = _Ticket(before, self._head, change.changed, author)
-                self._recent.add(self._head.serial_no, change.changed)
+            if draft.changed:
+                before, self._head = self._head, draft.finish()
+                ticket = _Ticket(before, self._head, draft.changed, author)
+                self._recent.add(self._head.serial_no, draft.changed)
                 self._queue.append(ticket)
         if ticket is not None:
             self._commit(ticket)

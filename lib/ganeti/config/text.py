@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ganeti.config import damaged
-from ganeti.config.change import CLUSTER, KINDS, OWN_KINDS
+from ganeti.config.draft import CLUSTER, KINDS, OWN_KINDS
 from ganeti.configfile.content import Change, Part
 from ganeti.objects import ConfigData, codec
 from ganeti.wire import json

@@ -15,7 +15,7 @@ import os
 from collections.abc import Collection
 from typing import Any, Final
 
-from ganeti.config.change import CLUSTER, KINDS
+from ganeti.config.draft import CLUSTER, KINDS
 from ganeti.jobexec import messages
 from ganeti.objects import ConfigData
 from ganeti.utils import fs

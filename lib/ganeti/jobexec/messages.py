@@ -40,7 +40,7 @@ _CHUNK: Final = 1 << 20
 
 #: Number of the protocol. A change of requests, orders, results or the record of a process
 #: increases it; a change of the classes below counts by itself.
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 # Digits of the sum of the classes in the name of the protocol.
 _DIGITS: Final = 8
 

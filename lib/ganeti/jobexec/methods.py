@@ -6,6 +6,8 @@ for each service, and :meth:`Method.call` calls it. A process has :func:`proxies
 send requests. The signature of a method decides which arguments a request has, and the annotations
 how they travel (:mod:`.forms`).
 
+The operations of a transaction are services, too: its fields, such as ``instances``.
+
 A new request is a new method of a service here, and the method of the object which serves it.
 """
 
@@ -195,10 +197,7 @@ class CallRequests(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """Everything that a job process may ask for.
-
-    :ivar change: the operations of the transaction; None outside of one.
-    """
+    """Everything that a job process may ask for outside of a transaction."""
 
     job: JobRequests
     locks: LockRequests
@@ -211,14 +210,13 @@ class Services:
     files: JobFiles | None
     orphaned_work: OrphanedWork | None
     witness: WitnessCheck | None
-    change: Transaction | None = None
 
 
-# Public methods of a transaction which are the store's, not requests.
-_OF_THE_STORE: Final = frozenset({"finish", "abandon", "changed_since"})
+#: The services which a transaction has, and their classes.
+OPERATIONS: Final[Mapping[str, type]] = typing.get_type_hints(Transaction)
 
 #: The services which answer while the process has a transaction, which keeps the store locked.
-IN_TRANSACTION: Final = frozenset({"job", "reservations", "config", "transaction", "change"})
+IN_TRANSACTION: Final = frozenset({"job", "reservations", "config", "transaction", *OPERATIONS})
 
 
 class _Forms(NamedTuple):
@@ -300,7 +298,8 @@ def _class_of(annotation: Any) -> type:
 
 #: The classes of the services.
 SERVICES: Final[Mapping[str, type]] = {
-    name: _class_of(annotation) for name, annotation in typing.get_type_hints(Services).items()
+    name: _class_of(annotation)
+    for name, annotation in (*typing.get_type_hints(Services).items(), *OPERATIONS.items())
 }
 
 #: All requests by service and name.
@@ -308,7 +307,7 @@ METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
     service: {
         name: Method(service, name, function)
         for name, function in inspect.getmembers(cls, inspect.isfunction)
-        if not name.startswith("_") and not (cls is Transaction and name in _OF_THE_STORE)
+        if not name.startswith("_")
     }
     for service, cls in SERVICES.items()
 }
@@ -359,8 +358,14 @@ _PROXIES: Final[Mapping[str, type[Proxy]]] = {
 
 
 def proxies(ask: Ask) -> Services:
-    """Return all services for a job process."""
-    return Services(**{name: cls(ask) for name, cls in _PROXIES.items()})  # type: ignore[arg-type]
+    """Return all services for a job process, but the operations of its transaction."""
+    names = METHODS.keys() - OPERATIONS.keys()
+    return Services(**{name: _PROXIES[name](ask) for name in names})  # type: ignore[arg-type]
+
+
+def operations(ask: Ask) -> dict[str, Proxy]:
+    """Return the operations of a transaction for a job process, by service."""
+    return {name: _PROXIES[name](ask) for name in OPERATIONS}
 
 
 def prepare() -> None:

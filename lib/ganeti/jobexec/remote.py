@@ -276,7 +276,7 @@ _READ: Final = "data"
 
 
 class RemoteTransaction:
-    """A transaction which the master daemon carries out; it has the operations of a real one.
+    """A transaction which the master daemon carries out; it has the fields of a real one.
 
     After a restart of the master daemon in the middle, the operations are carried out again in a
     new transaction, which must return the same values.
@@ -288,7 +288,7 @@ class RemoteTransaction:
         self._store = store
         self._link = link
         self._once = methods.proxies(link.ask_once).transaction
-        self._operations = methods.proxies(self._operate).change
+        vars(self).update(methods.operations(self._operate))
         self._author = author
         self._done: list[tuple[str, list[Any], Any]] = []
         self._first_serial = 0
@@ -341,9 +341,6 @@ class RemoteTransaction:
         result = self._restarting(lambda: self._link.ask_once(request, args))
         self._done.append((request, args, result))
         return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._operations, name)
 
     @property
     def data(self) -> ConfigData:

@@ -160,7 +160,8 @@ class Requests:
         change = self._transaction.change
         if change is not None and method.service not in methods.IN_TRANSACTION:
             raise errors.ProgrammerError(f"{method} is not possible inside a transaction")
-        target = change if method.service == "change" else getattr(self.services, method.service)
+        owner = change if method.service in methods.OPERATIONS else self.services
+        target = getattr(owner, method.service, None)
         if target is None:
             raise errors.ProgrammerError(f"{method} is not possible here")
         return target

@@ -71,7 +71,7 @@ def replaced(config: Config, name: str, tags: Collection[str] | None, content: s
                 mtime=change.now,
                 serial_no=1,
             )
-        change.put_document(new)
+        change.documents.put(new)
     return documents.tag(new)
 
 
@@ -89,7 +89,7 @@ def removed(config: Config, name: str, tags: Collection[str]) -> None:
             raise _missing(name)
         present = _checked(table, name, tags)
         assert present is not None
-        change.remove_document(present.uuid)
+        change.documents.remove(present.uuid)
 
 
 def _checked(

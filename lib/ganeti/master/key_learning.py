@@ -100,7 +100,7 @@ class KeyLearning:
                 if used[pin] > 1:
                     _log.warning("node %s shows the key of another node, too: %s", node.name, pin)
                     continue
-                change.update_node(updated(node, key_pins=(pin,)))
+                change.nodes.update(updated(node, key_pins=(pin,)))
                 _log.info("node %s has the key %s", node.name, pin)
                 written.append(uuid)
         return written

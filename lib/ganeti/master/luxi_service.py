@@ -339,7 +339,7 @@ class LuxiService:
                 reason_trail=(*reason, ["luxid", "", clock.now_ns()]),
             )
             with self._config_of("ReplaceFilter", reason).transaction() as change:
-                change.put_filter(rule)
+                change.filters.put(rule)
             self._queue.scheduler.set_filters(self._context.config.filters())
         request.answer(rule.uuid)
 
@@ -372,7 +372,7 @@ class LuxiService:
             if uuid not in self._context.config.snapshot().filters:
                 raise errors.OpPrereqError(f"filter rule {uuid} does not exist", errors.ECODE_NOENT)
             with self._config_of("DeleteFilter", []).transaction() as change:
-                change.remove_filter(uuid)
+                change.filters.remove(uuid)
             self._queue.scheduler.set_filters(self._context.config.filters())
         request.answer(None)
 

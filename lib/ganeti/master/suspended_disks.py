@@ -46,7 +46,7 @@ def resume(config: Config, rpc: RpcRunner, node_uuid: str, minors: Collection[in
     if not suspended:
         return []
     with config.transaction() as change:
-        allowed = [one for one in suspended if change.resume_disk(one[0].uuid, node_uuid)]
+        allowed = [one for one in suspended if change.disks.resume(one[0].uuid, node_uuid)]
     # The record may be that of an earlier attempt, which reached too few candidates.
     config.require_committed()
     for disk, instance in allowed:

@@ -82,6 +82,6 @@ def _store(config: Config, node: Node, record: WatchdogPromise | None) -> None:
         present = change.data.nodes.get(node.uuid)
         if present is None or present.watchdog != node.watchdog:
             raise errors.ConfigurationError("its record has changed meanwhile")
-        change.update_node(updated(present, watchdog=record))
+        change.nodes.update(updated(present, watchdog=record))
     if record is not None and record.token:
         _log.info("node %s restarts itself when it is cut off", node.name)

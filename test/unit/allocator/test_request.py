@@ -205,7 +205,7 @@ def test_only_bridged_interfaces_have_a_bridge(config, rpc):
     instance = config.instance(uuid_of("web"))
     nic = Nic(mac="aa:00:00:00:00:77", ip="192.0.2.9", uuid="n",
               nicparams={"mode": "routed", "link": "100"})  # fmt: skip
-    commit(config).update_instance(updated(instance, nics=(nic,)))
+    commit(config).instances.update(updated(instance, nics=(nic,)))
     assert prepare(rpc, new())["instances"]["web.example.com"]["nics"] == [
         {"mac": "aa:00:00:00:00:77", "ip": "192.0.2.9", "mode": "routed", "link": "100"}
     ]
@@ -286,7 +286,7 @@ def test_numbers_of_a_node(rpc, config):
 
 def test_memory_which_a_guest_may_still_claim_is_not_free(rpc, config):
     instance = config.instance(uuid_of("web"))
-    commit(config).update_instance(updated(instance, beparams={"maxmem": 1128}))
+    commit(config).instances.update(updated(instance, beparams={"maxmem": 1128}))
     assert prepare(rpc, new())["nodes"]["node1.example.com"]["free_memory"] == 4096 - 1000
 
 

@@ -26,7 +26,7 @@ def test_a_job_signs_what_it_changes(tmp_path: Path) -> None:
         )
     )
     master.run(OpTagsSet(kind="instance", name="web.example.com", tags=["b"]))
-    commit(master.config).allocate_port()
+    commit(master.config).ports.allocate()
     nobody, second, first = master.config.commits()
     assert first.author == Author(1, "OP_TAGS_SET", "gnt:client:gnt-instance", "for the shop")
     assert second.author == Author(2, "OP_TAGS_SET")

@@ -27,18 +27,18 @@ def rpc(config):
 
 def test_the_configuration_obeys_the_rules_of_the_real_one(config):
     with pytest.raises(errors.ConfigurationError, match="is the master"):
-        commit(config).remove_node(NODE1)
+        commit(config).nodes.remove(NODE1)
     assert config.writes == []
-    commit(config).mark_instance(uuid_of("web"), "up")
-    assert config.writes == ["mark_instance up"]
+    commit(config).instances.mark(uuid_of("web"), "up")
+    assert config.writes == ["instances.mark up"]
     assert config.instance(uuid_of("web")).serial_no == 2
 
 
 def test_an_operation_fails_on_request(config):
-    config.errors["update_cluster"] = errors.ConfigurationError("disk full")
+    config.errors["cluster.update"] = errors.ConfigurationError("disk full")
     with pytest.raises(errors.ConfigurationError, match="disk full"):
-        commit(config).update_cluster(config.cluster())
-    commit(config).mark_instance(uuid_of("web"), "up")
+        commit(config).cluster.update(config.cluster())
+    commit(config).instances.mark(uuid_of("web"), "up")
 
 
 def test_wrong_arguments_of_a_call_fail_as_on_the_wire(rpc):

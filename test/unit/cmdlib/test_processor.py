@@ -206,7 +206,7 @@ def test_an_instance_removed_while_waiting_is_said_so(master, probe):
 
     def remove_meanwhile():
         if uuid in master.config.snapshot().instances:
-            commit(master.config).remove_instance(uuid)
+            commit(master.config).instances.remove(uuid)
             master.locks.remove(Level.INSTANCE, [uuid], other)
 
     job = master.new_job()
@@ -222,7 +222,7 @@ def test_an_instance_renamed_while_waiting_is_refused(master, probe):
     def rename(self, level):
         if level is Level.INSTANCE:
             instance = self.config.instance(uuid_of("web"))
-            commit(self.config).update_instance(updated(instance, name="other.example.com"))
+            commit(self.config).instances.update(updated(instance, name="other.example.com"))
 
     probe.declare_locks = rename
     with pytest.raises(errors.OpPrereqError, match="renamed"):
@@ -252,14 +252,14 @@ def test_it_also_disappears_when_it_was_never_acquired(master, probe):
 def test_the_lock_of_a_new_object_stays_with_the_object(master, probe):
     probe.created = uuid_of("db")
     probe.exec = lambda self, plan: (
-        commit(self.config).add_instance(instance_of("db"), (), self.ctx.ec_id) or "done"
+        commit(self.config).instances.add(instance_of("db"), (), self.ctx.ec_id) or "done"
     )
     master.run(OpProbe())
     assert uuid_of("db") in master.locks.keys(Level.INSTANCE)
 
 
 def test_the_lock_of_a_removed_object_disappears(master, probe):
-    probe.exec = lambda self, plan: commit(self.config).remove_instance(uuid_of("web")) or "done"
+    probe.exec = lambda self, plan: commit(self.config).instances.remove(uuid_of("web")) or "done"
     master.run(OpProbe())
     assert uuid_of("web") not in master.locks.keys(Level.INSTANCE)
 
@@ -340,7 +340,7 @@ def test_one_unreachable_node_is_a_warning(master, probe):
 
 def test_hooks_see_values_from_before_and_after(master, probe):
     def act(self, plan):
-        commit(self.config).mark_instance(uuid_of("web"), "up")
+        commit(self.config).instances.mark(uuid_of("web"), "up")
         return "done"
 
     probe.exec = act

@@ -27,19 +27,19 @@ def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
         5, {4: {"master_candidate": False}, 5: {"master_candidate": False, "offline": True}}
     )
     config = config_of(disk, nodes, data)
-    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     first = nodes.received[-1]
     assert first.candidates == (uuid_of("node2"), uuid_of("node3"))
     assert first.nodes == tuple(uuid_of(f"node{number}") for number in range(1, 5))
     assert first.text == disk.written[-1]
     assert first.ssconf is not None
     assert first.ssconf["instance_list"] == "instance1.example.com\n"
-    commit(config).mark_instance(instance_of(1).uuid, "up")
+    commit(config).instances.mark(instance_of(1).uuid, "up")
     assert nodes.received[-1].ssconf is None
-    commit(config).remove_instance(instance_of(1).uuid)
+    commit(config).instances.remove(instance_of(1).uuid)
     # Nothing else has changed for those who have all the rest.
     assert nodes.received[-1].ssconf == {"instance_list": ""}
-    commit(config).add_node(node_of(9), EC)
+    commit(config).nodes.add(node_of(9), EC)
     last = nodes.received[-1].ssconf
     assert last is not None
     assert {"instance_list", "node_list", "cluster_name"} < last.keys()
@@ -48,7 +48,7 @@ def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
 def test_a_new_node_is_in_the_state_which_is_distributed() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
-    commit(config).add_node(node_of(9), EC)
+    commit(config).nodes.add(node_of(9), EC)
     assert uuid_of("node9") in nodes.received[-1].candidates
     assert uuid_of("node9") in nodes.received[-1].data.nodes
 
@@ -57,7 +57,7 @@ def test_a_minority_of_candidates_may_fail() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     assert instance_of(1).uuid in config.snapshot().instances
 
 
@@ -71,12 +71,12 @@ def test_without_a_majority_the_change_is_not_acknowledged() -> None:
         errors.ConfigurationError,
         match=r"only 1 of 3 master candidates have it \(node2.example.com: no",
     ):
-        commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+        commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     assert parsed(disk.written[-1]) == config.snapshot()
     # Taking them out of service needs no majority of those who are gone.
     with config.transaction() as change:
         for name in ("node2", "node3"):
-            change.update_node(
+            change.nodes.update(
                 updated(config.node(uuid_of(name)), offline=True, master_candidate=False)
             )
 
@@ -85,11 +85,11 @@ def test_who_missed_ssconf_gets_it_with_the_next_change() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node3"), SSCONF, "disk full")]
-    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     nodes.failures = []
-    commit(config).mark_instance(instance_of(1).uuid, "up")
+    commit(config).instances.mark(instance_of(1).uuid, "up")
     assert nodes.received[-1].ssconf is not None
-    commit(config).mark_instance(instance_of(1).uuid, "down")
+    commit(config).instances.mark(instance_of(1).uuid, "down")
     assert nodes.received[-1].ssconf is None
 
 
@@ -102,7 +102,7 @@ def test_who_missed_something_is_tried_again() -> None:
         DistributionFailure(uuid_of("node2"), SSCONF, "no answer"),
         DistributionFailure(uuid_of("node3"), SSCONF, "no answer"),
     ]
-    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).instances.add(instance_of(2), [], EC)
     assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
     nodes.failures = nodes.failures[:2]
     assert not store.copies.catch_up()
@@ -124,8 +124,8 @@ def test_who_goes_offline_is_not_waited_for() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    commit(config).add_instance(instance_of(2), [], EC)
-    commit(config).update_node(
+    commit(config).instances.add(instance_of(2), [], EC)
+    commit(config).nodes.update(
         updated(config.node(uuid_of("node2")), offline=True, master_candidate=False)
     )
     assert config._store.copies.catch_up()
@@ -136,8 +136,8 @@ def test_who_is_no_candidate_any_more_needs_no_configuration() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    commit(config).add_instance(instance_of(2), [], EC)
-    commit(config).update_node(updated(config.node(uuid_of("node2")), master_candidate=False))
+    commit(config).instances.add(instance_of(2), [], EC)
+    commit(config).nodes.update(updated(config.node(uuid_of("node2")), master_candidate=False))
     assert config._store.copies.catch_up()
     assert config.lagging() == {}
 
@@ -155,7 +155,7 @@ def test_a_thread_tries_until_all_have_it() -> None:
     )
     for _ in range(2):
         nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
         seen = len(nodes.received)
         until(lambda seen=seen: len(nodes.received) > seen + 3)
         assert config.lagging() == {uuid_of("node2"): {CONFIG}}
@@ -170,19 +170,19 @@ def test_commits_do_not_wait_for_lagging_candidates() -> None:
     store = sleeping_store(nodes)
     config = Config(store)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     nodes.failures = []
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert nodes.received[-1].candidates == (uuid_of("node3"),)
     assert config.lagging() == {uuid_of("node2"): {CONFIG}}
-    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).instances.add(instance_of(2), [], EC)
     assert nodes.received[-1].ssconf is not None
     assert uuid_of("node2") not in nodes.received[-1].nodes
     assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}}
     assert store.copies.catch_up()
     assert parsed(nodes.received[-1].text) == config.snapshot()
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert nodes.received[-1].ssconf is None
 
@@ -194,9 +194,9 @@ def test_a_lagging_node_is_asked_when_the_others_are_no_majority() -> None:
         DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
     ]
     with pytest.raises(errors.ConfigurationError, match="only 1 of 3"):
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
     nodes.failures = nodes.failures[:1]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert config.lagging() == {uuid_of("node2"): {CONFIG}}
 
@@ -206,10 +206,10 @@ def test_a_candidate_which_was_left_out_does_not_count() -> None:
     nodes = Nodes()
     config = Config(sleeping_store(nodes, small_cluster(4)))
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures = [DistributionFailure(uuid_of("node3"), CONFIG, "disk full")]
     with pytest.raises(errors.ConfigurationError, match="only 2 of 4 master candidates") as caught:
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
     assert uuid_of("node2") not in nodes.received[-1].candidates
     assert "node2.example.com: it did not answer before" in str(caught.value)
 
@@ -222,13 +222,13 @@ def test_a_commit_reaches_nodes_which_are_lagging_since_an_earlier_master() -> N
     me, other = config.master_node().uuid, uuid_of("node2")
     store.copies.expect_lagging([other], [me, other])
     nodes.failures = [DistributionFailure(other, what, "no answer") for what in (CONFIG, SSCONF)]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     sent = nodes.received[-1]
     assert other in sent.candidates
     assert set(sent.nodes) >= {me, other}
     assert sent.ssconf == store.copies._ssconf
     assert config.lagging() == {other: {CONFIG, SSCONF}}
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert other not in nodes.received[-1].candidates
 
 
@@ -238,7 +238,7 @@ def test_no_commit_waits_for_a_node_which_has_just_not_answered() -> None:
     config = Config(store)
     other = uuid_of("node2")
     store.copies.expect_lagging([other], [other], [other])
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert other not in nodes.received[-1].candidates
     assert config.lagging() == {other: {CONFIG, SSCONF}}
     store.copies.catch_up()
@@ -253,9 +253,9 @@ def test_a_distribution_which_breaks_tells_everybody() -> None:
 
     config.use_distribution(broken)
     with pytest.raises(errors.ConfigurationError, match="no client certificate"):
-        commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+        commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     config.use_distribution(Nodes())
-    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).instances.add(instance_of(2), [], EC)
     assert len(config.snapshot().instances) == 2
 
 
@@ -279,7 +279,7 @@ def test_each_difference_leads_from_what_was_sent_before() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
     for _ in range(4):
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
     assert nodes.received[0].difference() is None
     for before, after in zip(nodes.received, nodes.received[1:], strict=False):
         found = after.difference()
@@ -294,8 +294,8 @@ def test_a_redistribution_is_complete() -> None:
     """Somebody may have changed the files of a node by hand."""
     nodes = Nodes()
     config = config_of(Disk(), nodes)
-    commit(config).allocate_port()
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
+    commit(config).ports.allocate()
     assert nodes.received[-1].difference() is not None
     config._store.redistribute()
     last = nodes.received[-1]
@@ -310,13 +310,13 @@ def test_nodes_which_are_gone_do_not_lag(gone: str) -> None:
     nodes.failures = [
         DistributionFailure(uuid_of("node3"), what, "no answer") for what in (CONFIG, SSCONF)
     ]
-    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).instances.add(instance_of(2), [], EC)
     assert uuid_of("node3") in config.lagging()
     nodes.failures = []
     if gone == "offline":
-        commit(config).update_node(updated(config.node(uuid_of("node3")), offline=True))
+        commit(config).nodes.update(updated(config.node(uuid_of("node3")), offline=True))
     else:
-        commit(config).remove_node(uuid_of("node3"))
+        commit(config).nodes.remove(uuid_of("node3"))
     assert config.lagging() == {}
 
 
@@ -329,7 +329,7 @@ def test_offline_candidates_do_not_count() -> None:
         DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
     ]
     with pytest.raises(errors.ConfigurationError, match="only 1 of 3 master candidates"):
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
 
 
 def test_a_failure_does_not_end_the_attempts() -> None:
@@ -352,7 +352,7 @@ def test_a_failure_does_not_end_the_attempts() -> None:
         )
     )
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures = []
     until(broken.is_set)
     until(lambda: config.lagging() == {})
@@ -361,12 +361,12 @@ def test_a_failure_does_not_end_the_attempts() -> None:
 def test_a_new_name_and_a_removal_reach_the_nodes() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
-    commit(config).add_instance(instance_of(2), [], EC)
-    commit(config).update_instance(
+    commit(config).instances.add(instance_of(2), [], EC)
+    commit(config).instances.update(
         updated(config.instance(instance_of(2).uuid), name="other.example.com")
     )
     assert nodes.received[-1].ssconf == {"instance_list": "other.example.com\n"}
-    commit(config).remove_instance(instance_of(2).uuid)
+    commit(config).instances.remove(instance_of(2).uuid)
     assert nodes.received[-1].ssconf == {"instance_list": ""}
 
 
@@ -383,7 +383,7 @@ def test_a_record_which_too_few_candidates_have_is_not_relied_upon() -> None:
     ]
     nodes.failures = [DistributionFailure(uuid, CONFIG, "no answer") for uuid in unanswered]
     with pytest.raises(errors.ConfigurationError, match="candidates have it"):
-        commit(config).add_instance(instance_of(2), [], EC)
+        commit(config).instances.add(instance_of(2), [], EC)
     with pytest.raises(errors.ConfigurationError, match="candidates have the present"):
         config.require_committed()
     nodes.failures = []
@@ -410,7 +410,7 @@ def _store_with_many_bytes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Con
         "config.data", data, distribute=nodes, write=Disk().write, catch_up_s=(3600.0, 3600.0)
     )
     with store.transaction() as change:
-        change.add_group(group_of(7), EC)  # sends all values to all nodes
+        change.groups.add(group_of(7), EC)  # sends all values to all nodes
     return store
 
 
@@ -422,7 +422,7 @@ def test_names_of_instances_reach_nodes_without_copies_later_and_together(
     store = _store_with_many_bytes(nodes, monkeypatch)
     for number in (1, 2, 3):
         with store.transaction() as change:
-            change.add_instance(instance_of(number, disks=()), [], EC)
+            change.instances.add(instance_of(number, disks=()), [], EC)
     assert len(nodes.names_of(1)) == len(nodes.names_of(2)) == 4
     assert nodes.names_of(4) == nodes.names_of(5) == [""]
     assert store.copies.lagging() == {}
@@ -436,7 +436,7 @@ def test_a_thread_sends_the_names_and_ends(monkeypatch: pytest.MonkeyPatch) -> N
     nodes = _RecordingNodes()
     store = _store_with_many_bytes(nodes, monkeypatch)
     with store.transaction() as change:
-        change.add_instance(instance_of(1), [disk_of(1)], EC)
+        change.instances.add(instance_of(1), [disk_of(1)], EC)
     until(lambda: nodes.names_of(4)[-1] == "instance1.example.com\n")
     until(lambda: store.copies._informing is None)
 
@@ -448,7 +448,7 @@ def test_a_node_which_does_not_take_the_names_is_lagging(
     nodes = _RecordingNodes()
     store = _store_with_many_bytes(nodes, monkeypatch)
     with store.transaction() as change:
-        change.add_instance(instance_of(1), [disk_of(1)], EC)
+        change.instances.add(instance_of(1), [disk_of(1)], EC)
     nodes.failures = [DistributionFailure(uuid_of("node4"), SSCONF, "no answer")]
     store.copies.inform_others()
     assert store.copies.lagging() == {uuid_of("node4"): {SSCONF}}
@@ -462,9 +462,9 @@ def test_all_values_replace_names_which_were_to_come(monkeypatch: pytest.MonkeyP
     nodes = _RecordingNodes()
     store = _store_with_many_bytes(nodes, monkeypatch)
     with store.transaction() as change:
-        change.add_instance(instance_of(1), [disk_of(1)], EC)
+        change.instances.add(instance_of(1), [disk_of(1)], EC)
     with store.transaction() as change:
-        change.add_group(group_of(8), EC)
+        change.groups.add(group_of(8), EC)
     assert nodes.names_of(4)[-1] == "instance1.example.com\n"
     assert not store.copies.inform_others()
 
@@ -481,7 +481,7 @@ def test_after_a_start_candidates_with_the_same_file_get_a_difference(
     store = ConfigStore(str(path), data, distribute=nodes)
     store.adopt_copies()
     with store.transaction() as change:
-        change.add_instance(instance_of(1), [disk_of(1)], EC)
+        change.instances.add(instance_of(1), [disk_of(1)], EC)
     difference = nodes.received[-1].difference()
     assert (difference is not None) is same
     if difference is not None:

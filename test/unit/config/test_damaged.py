@@ -164,7 +164,7 @@ def test_it_is_kept_by_changes_and_comes_back_when_it_was_repaired(path: str) ->
     size = raw["disks"][disk]["size"]
     raw["disks"][disk]["size"] = "large"
     Path(path).write_text(json.dumps(raw))
-    commit(Config.open(path)).allocate_port()
+    commit(Config.open(path)).ports.allocate()
     written = json.loads(Path(path).read_text())
     assert sorted(written["damaged"]) == [f"disks/{disk}", f"instances/{instance}"]
     assert list(written)[-1] == "serial_no", "which is read from the end of the file"
@@ -175,7 +175,7 @@ def test_it_is_kept_by_changes_and_comes_back_when_it_was_repaired(path: str) ->
     assert data.damaged == {}
     assert data.disks[disk].size == size
     assert instance in data.instances
-    commit(Config.open(path)).allocate_port()
+    commit(Config.open(path)).ports.allocate()
     assert "damaged" not in json.loads(Path(path).read_text())
 
 

@@ -85,16 +85,16 @@ def _some_changes(config: Config) -> list[dict[str, Any]]:
     found = [codec.to_dict(config.snapshot())]
 
     def name_disk(name: str | None) -> None:
-        commit(config).update_disk(dataclasses.replace(config.disk(disk_of(1).uuid), name=name))
+        commit(config).disks.update(dataclasses.replace(config.disk(disk_of(1).uuid), name=name))
 
     for step in (
-        lambda: commit(config).add_instance(instance_of(1), [disk_of(1)], EC),
-        lambda: commit(config).mark_instance(instance_of(1).uuid, "up"),
+        lambda: commit(config).instances.add(instance_of(1), [disk_of(1)], EC),
+        lambda: commit(config).instances.mark(instance_of(1).uuid, "up"),
         lambda: name_disk("x"),
-        commit(config).allocate_port,
+        commit(config).ports.allocate,
         lambda: name_disk(None),
-        lambda: commit(config).remove_instance(instance_of(1).uuid),
-        lambda: commit(config).set_candidate_cert(uuid_of("node2"), "CC"),
+        lambda: commit(config).instances.remove(instance_of(1).uuid),
+        lambda: commit(config).cluster.set_candidate_cert(uuid_of("node2"), "CC"),
     ):
         step()
         found.append(codec.to_dict(config.snapshot()))
@@ -113,8 +113,8 @@ def test_every_state_comes_back(place: _Place) -> None:
 
 def test_a_commit_says_who_and_what(place: _Place) -> None:
     author = Author(17, "OP_INSTANCE_CREATE", "gnt:client", "new shop")
-    commit(place.config.acting_for(author)).add_instance(instance_of(1), [disk_of(1)], EC)
-    commit(place.config).mark_instance(instance_of(1).uuid, "up")
+    commit(place.config.acting_for(author)).instances.add(instance_of(1), [disk_of(1)], EC)
+    commit(place.config).instances.mark(instance_of(1).uuid, "up")
     second, first = place.config.commits()
     assert first.author == author
     assert [(change.kind, change.name, change.what) for change in first.changes or ()] == [
@@ -161,7 +161,7 @@ def test_what_was_never_there(place: _Place) -> None:
 
 
 def test_files_are_private(place: _Place) -> None:
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     assert Path(history_dir(place.path)).stat().st_mode & 0o777 == 0o700
     assert [path.stat().st_mode & 0o777 for path in place.files] == [0o600]
 
@@ -174,7 +174,7 @@ def test_nothing_is_written_before_the_first_change(place: _Place) -> None:
 def test_it_is_bounded_in_number(tmp_path: Path) -> None:
     place = _Place(tmp_path, max_commits=20, file_commits=5)
     for _ in range(50):
-        commit(place.config).allocate_port()
+        commit(place.config).ports.allocate()
     serials = [commit.serial for commit in place.config.commits()]
     assert serials == list(range(51, 51 - len(serials), -1))
     assert 15 <= len(serials) <= 20
@@ -183,14 +183,14 @@ def test_it_is_bounded_in_number(tmp_path: Path) -> None:
         place.config.at(2)
     place.start()
     for _ in range(20):
-        commit(place.config).allocate_port()
+        commit(place.config).ports.allocate()
     assert len(place.files) == 4
 
 
 def test_it_is_bounded_in_bytes(tmp_path: Path) -> None:
     place = _Place(tmp_path, max_bytes=20_000, file_bytes=2_000)
     for _ in range(300):
-        commit(place.config).allocate_port()
+        commit(place.config).ports.allocate()
     assert sum(path.stat().st_size for path in place.files) < 25_000
     assert len(list(place.config.commits())) > 30
 
@@ -199,7 +199,7 @@ def test_starts_of_the_program_cost_no_history(tmp_path: Path) -> None:
     place = _Place(tmp_path, max_commits=50, file_commits=10)
     for _ in range(40):
         place.start()
-        commit(place.config).allocate_port()
+        commit(place.config).ports.allocate()
     assert [commit.serial for commit in place.config.commits()] == list(range(41, 1, -1))
     assert len(place.files) == 4
     assert place.config.at(1).whole() == codec.to_dict(small_cluster())
@@ -209,7 +209,7 @@ def test_a_list_that_grows_costs_what_is_new(tmp_path: Path) -> None:
     place = _Place(tmp_path)
     for number in range(300):
         cluster = place.config.cluster()
-        commit(place.config).update_cluster(
+        commit(place.config).cluster.update(
             updated(cluster, tags=tuple(sorted((*cluster.tags, f"tag-{number * 37 % 300:03d}"))))
         )
     assert sum(path.stat().st_size for path in place.files) < 300 * 500
@@ -239,22 +239,22 @@ def test_any_change_of_a_list_can_be_taken_back(was: list[int], now: list[int]) 
 
 def test_a_history_without_pieces_is_read(place: _Place) -> None:
     """As earlier programs wrote it."""
-    commit(place.config).allocate_port()
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
+    commit(place.config).ports.allocate()
     place.history.close()
     (path,) = place.files
     path.write_bytes(path.read_bytes().replace(b'"format":2', b'"format":1'))
     place.start()
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     assert len(place.files) == 2, "a file has one format"
     assert place.config.at(1).whole() == codec.to_dict(small_cluster())
 
 
 def test_a_commit_too_large_to_keep(place: _Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ganeti.config.history.MAX_RECORD_BYTES", 1000)
-    commit(place.config).allocate_port()
-    commit(place.config).add_instance(instance_of(1), [disk_of(1)], EC)
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
+    commit(place.config).instances.add(instance_of(1), [disk_of(1)], EC)
+    commit(place.config).ports.allocate()
     assert [commit.changes is None for commit in place.config.commits()] == [False, True, False]
     place.config.at(3)
     with pytest.raises(errors.OpPrereqError, match="serial number 3 was too large"):
@@ -262,13 +262,13 @@ def test_a_commit_too_large_to_keep(place: _Place, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_change_which_was_not_made_is_not_in_it(place: _Place) -> None:
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     place.full = True
     with pytest.raises(errors.ConfigurationError, match="No space left"):
-        commit(place.config).allocate_port()
+        commit(place.config).ports.allocate()
     place.full = False
     assert [commit.serial for commit in place.config.commits()] == [2]
-    commit(place.config).set_candidate_cert(uuid_of("node2"), "CC")
+    commit(place.config).cluster.set_candidate_cert(uuid_of("node2"), "CC")
     assert [commit.serial for commit in place.config.commits()] == [3, 2]
     assert place.config.at(1).whole() == codec.to_dict(small_cluster())
 
@@ -276,7 +276,7 @@ def test_a_change_which_was_not_made_is_not_in_it(place: _Place) -> None:
 def test_a_text_which_cannot_be_made_takes_nothing_back(
     place: _Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
 
     def broken(*_args: object) -> None:
         raise errors.ProgrammerError("not JSON")
@@ -284,42 +284,42 @@ def test_a_text_which_cannot_be_made_takes_nothing_back(
     with monkeypatch.context() as patch:
         patch.setattr(place.config._store._text, "render", broken)
         with pytest.raises(errors.ProgrammerError):
-            commit(place.config).allocate_port()
+            commit(place.config).ports.allocate()
     assert [commit.serial for commit in place.config.commits()] == [2]
 
 
 def test_killed_between_record_and_configuration(place: _Place) -> None:
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     before = Path(place.path).read_bytes()
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     # As if the second commit had stopped after its record.
     Path(place.path).write_bytes(before)
     place.start()
     assert [commit.serial for commit in place.config.commits()] == [2]
-    commit(place.config).set_candidate_cert(uuid_of("node2"), "CC")
+    commit(place.config).cluster.set_candidate_cert(uuid_of("node2"), "CC")
     assert [commit.serial for commit in place.config.commits()] == [3, 2]
     assert place.config.at(2).whole() == json.loads(before)
 
 
 def test_the_first_record_alone_may_be_too_early(place: _Place) -> None:
     before = Path(place.path).read_bytes()
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     Path(place.path).write_bytes(before)
     place.start()
     assert place.files == []
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     assert [commit.serial for commit in place.config.commits()] == [2]
 
 
 def test_a_torn_end(place: _Place) -> None:
-    commit(place.config).allocate_port()
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
+    commit(place.config).ports.allocate()
     (path,) = place.files
     with path.open("r+b") as stream:
         stream.truncate(path.stat().st_size - 10)
     place.start()
     assert [commit.serial for commit in place.config.commits()] == [2]
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     assert [commit.serial for commit in place.config.commits()] == [4, 2]
     with pytest.raises(errors.OpPrereqError, match="gap between serial numbers 2 and 3"):
         place.config.at(2)
@@ -328,11 +328,11 @@ def test_a_torn_end(place: _Place) -> None:
 
 def test_a_history_of_another_life_is_not_believed(place: _Place) -> None:
     """Another master made the second commit; ours, with the same number, was not its."""
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     other = updated(place.config.snapshot(), now=5.0, serial_no=2)
     Path(place.path).write_text(json.dumps(codec.to_dict(other)))
     place.start()
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     assert place.config.at(2).time_s == 5.0
     with pytest.raises(errors.OpPrereqError):
         place.config.at(1)
@@ -342,11 +342,11 @@ def test_a_history_which_cannot_be_written_stops_nobody(
     place: _Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     Path(history_dir(place.path)).write_text("in the way")
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     assert place.config.snapshot().serial_no == 2
     assert "is missing in the history" in caplog.text
     os.unlink(history_dir(place.path))
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     assert [commit.serial for commit in place.config.commits()] == [3]
 
 
@@ -361,14 +361,14 @@ def test_a_history_which_cannot_be_written_stops_nobody(
     ],
 )
 def test_what_is_no_history(place: _Place, content: bytes) -> None:
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     place.files[0].write_bytes(content)
     with pytest.raises(errors.ConfigurationError, match=str(place.files[0])):
         list(place.config.commits())
 
 
 def test_nothing_from_before_an_upgrade(place: _Place) -> None:
-    commit(place.config).allocate_port()
+    commit(place.config).ports.allocate()
     text = place.files[0].read_bytes()
     place.files[0].write_bytes(text.replace(b'"version":3010000', b'"version":3000000', 1))
     assert len(list(place.config.commits())) == 1
@@ -378,7 +378,7 @@ def test_nothing_from_before_an_upgrade(place: _Place) -> None:
 
 def test_without_a_history() -> None:
     config = Config(ConfigStore("config.data", small_cluster(), write=lambda _path, _text: None))
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert list(config.commits()) == []
     with pytest.raises(errors.ConfigurationError, match="no history"):
         config.at(1)
@@ -416,21 +416,21 @@ def _step(place: _Place, name: str, number: int) -> None:
     known = uuid in config.snapshot().instances
     if name == "add" and not known:
         instance = dataclasses.replace(instance_of(number), disks=(disk_of(number).uuid,))
-        commit(config).add_instance(instance, [disk_of(number)], EC)
+        commit(config).instances.add(instance, [disk_of(number)], EC)
     elif name == "remove" and known:
-        commit(config).remove_instance(uuid)
+        commit(config).instances.remove(uuid)
     elif name == "mark" and known:
-        commit(config).mark_instance(
+        commit(config).instances.mark(
             uuid, "up" if config.instance(uuid).admin_state == "down" else "down"
         )
     elif name == "disk" and known:
         disk = config.disk(disk_of(number).uuid)
-        commit(config).update_disk(dataclasses.replace(disk, name=None if disk.name else "n"))
+        commit(config).disks.update(dataclasses.replace(disk, name=None if disk.name else "n"))
     elif name == "port":
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
     elif name == "cert":
         digest = config.cluster().candidate_certs.get(uuid_of("node2"))
-        commit(config).set_candidate_cert(uuid_of("node2"), None if digest else "AA")
+        commit(config).cluster.set_candidate_cert(uuid_of("node2"), None if digest else "AA")
     elif name == "restart":
         place.start()
 
@@ -489,15 +489,15 @@ def test_a_group_of_commits_is_written_at_once(tmp_path: Path) -> None:
 
 def test_private_parameters_are_kept_as_they_were(place: _Place) -> None:
     private = ht.hide({"password": "old"})
-    commit(place.config).add_instance(
+    commit(place.config).instances.add(
         dataclasses.replace(instance_of(2), osparams_private=private), [], EC
     )
     before = Path(place.path).read_bytes()
     instance = place.config.instance(instance_of(2).uuid)
-    commit(place.config).update_instance(
+    commit(place.config).instances.update(
         dataclasses.replace(instance, osparams_private=ht.hide({"password": "new"}))
     )
-    commit(place.config).update_instance(place.config.instance(instance_of(2).uuid))
+    commit(place.config).instances.update(place.config.instance(instance_of(2).uuid))
     same, changed, _added = place.config.commits()
     assert "osparams_private" not in (same.changes or ())[0].old
     (change,) = changed.changes or ()

@@ -46,7 +46,7 @@ def _store(path: str, data: ConfigData) -> ConfigStore:
 def _tag(store: ConfigStore, tag: str) -> None:
     with store.transaction() as change:
         cluster = change.data.cluster
-        change.update_cluster(updated(cluster, tags=(*cluster.tags, tag)))
+        change.cluster.update(updated(cluster, tags=(*cluster.tags, tag)))
 
 
 def test_changes_go_to_the_journal(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_changes_go_to_the_journal(tmp_path: Path) -> None:
     for number in range(5):
         _tag(store, f"t{number}")
         with store.transaction() as change:
-            change.mark_instance(instance_of(50 + number).uuid, "up")
+            change.instances.mark(instance_of(50 + number).uuid, "up")
     assert Path(path).read_bytes() == before
     assert Path(files.journal_of(path)).stat().st_size < len(before) / 4
     assert load(path)[0] == store.snapshot()

@@ -31,7 +31,7 @@ def known(config: Config) -> tuple[tuple[int, ...], int]:
 
 def add(config: Config, number: int, port: int) -> str:
     one = instance_of(number, network_port=port)
-    commit(config).add_instance(one, [], "job")
+    commit(config).instances.add(one, [], "job")
     return one.uuid
 
 
@@ -64,17 +64,17 @@ def test_a_job_which_fails_loses_no_port(config: Config) -> None:
 
 def test_a_transaction_gives_no_reserved_port_away(config: Config) -> None:
     assert config.reserving_for("a").reserve_port() == 11003
-    assert commit(config).allocate_port() == 11011
+    assert commit(config).ports.allocate() == 11011
 
 
 def test_a_removed_instance_returns_its_port(config: Config) -> None:
     uuid = add(config, 5, config.reserving_for("a").reserve_port())
-    commit(config).remove_instance(uuid)
+    commit(config).instances.remove(uuid)
     assert known(config) == ((11003,), 11010)
 
 
 def test_all_ports_are_in_use(config: Config) -> None:
-    commit(config).update_cluster(
+    commit(config).cluster.update(
         dataclasses.replace(config.cluster(), tcpudp_port_pool=(), highest_used_port=14999)
     )
     with pytest.raises(errors.ConfigurationError, match="are all in use"):

@@ -107,7 +107,7 @@ class Jobs(RuleBasedStateMachine):
         ec_id, held = f"job-{number}", self.running[number]
         held["macs"].append(self.config.reserving_for(ec_id).generate_mac())
         held["minors"].append(self.config.reserving_for(ec_id).allocate_minors(NODES))
-        held["ports"].append(commit(self.config).allocate_port())
+        held["ports"].append(commit(self.config).ports.allocate())
         try:
             held["ips"].append(self.config.reserving_for(ec_id).generate_ip(NET))
         except errors.AddressPoolError:
@@ -144,7 +144,7 @@ class Jobs(RuleBasedStateMachine):
             _drbd(f"{number}-{place}", held["ports"][place], minors, place)
             for place, minors in enumerate(held["minors"])
         ]
-        commit(self.config).add_instance(
+        commit(self.config).instances.add(
             dataclasses.replace(
                 _guest(number), nics=nics, disks=tuple(disk.uuid for disk in disks)
             ),
@@ -159,7 +159,7 @@ class Jobs(RuleBasedStateMachine):
     def give_up(self, data: st.DataObject) -> None:
         number = self._job(data)
         for port in self.running.pop(number)["ports"]:
-            commit(self.config).release_port(port)
+            commit(self.config).ports.release(port)
         self.config.reserving_for(f"job-{number}").release_reservations()
 
     @precondition(lambda self: self.running)
@@ -169,7 +169,7 @@ class Jobs(RuleBasedStateMachine):
         number = self._job(data)
         held = self.running[number]
         with pytest.raises(KeyError), self.config.transaction() as change:
-            change.add_instance(
+            change.instances.add(
                 dataclasses.replace(
                     _guest(number), nics=tuple(_nic(mac, None) for mac in held["macs"])
                 ),
@@ -177,14 +177,14 @@ class Jobs(RuleBasedStateMachine):
                 f"job-{number}",
             )
             for uuid in self.done.values():
-                change.remove_instance(uuid)
+                change.instances.remove(uuid)
             raise KeyError
 
     @precondition(lambda self: self.done)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.done)))
-        commit(self.config).remove_instance(self.done.pop(number))
+        commit(self.config).instances.remove(self.done.pop(number))
 
     @invariant()
     def nothing_is_taken_twice(self) -> None:
@@ -230,7 +230,7 @@ def test_threads_never_get_the_same() -> None:
                 (
                     config.reserving_for(ec_id).generate_mac(),
                     config.reserving_for(ec_id).allocate_minors(NODES[:1]),
-                    commit(config).allocate_port(),
+                    commit(config).ports.allocate(),
                 )
             )
 
@@ -257,22 +257,24 @@ def test_the_lowest_minor_first_and_again_when_it_is_free() -> None:
 def test_a_minor_in_use_is_refused() -> None:
     config = _config()
     disk = _drbd("a", 11000, (0, 0))
-    commit(config).add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "a")
+    commit(config).instances.add(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "a")
     other = _drbd("b", 11001, (0, 5))
     with pytest.raises(errors.ConfigurationError, match="DRBD minor 0 is already in use"):
-        commit(config).add_instance(
+        commit(config).instances.add(
             dataclasses.replace(_guest(3), disks=(other.uuid,)), [other], "b"
         )
 
 
 def test_addresses_follow_the_nics() -> None:
     config = _config()
-    commit(config).add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a")
+    commit(config).instances.add(
+        _guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a"
+    )
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == ["198.51.1.5"]
     serial = config.network(NET).serial_no
     for address in ("198.51.1.6", "198.51.1.0", "198.51.1.20"):
         try:
-            commit(config).update_instance(
+            commit(config).instances.update(
                 dataclasses.replace(
                     config.instance(instance_of(2).uuid), nics=(_nic("aa:00:00:00:00:02", address),)
                 )
@@ -282,15 +284,15 @@ def test_addresses_follow_the_nics() -> None:
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == ["198.51.1.0"]
     assert config.network(NET).serial_no == serial + 2
     with pytest.raises(errors.ConfigurationError, match="IP address 198.51.1.0 is already in use"):
-        commit(config).add_instance(
+        commit(config).instances.add(
             _guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.0"),)), [], "a"
         )
     config.reserving_for("other").reserve_ip(NET, "198.51.1.9")
     with pytest.raises(errors.ConfigurationError, match="198.51.1.9 is already in use"):
-        commit(config).add_instance(
+        commit(config).instances.add(
             _guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.9"),)), [], "a"
         )
-    commit(config).remove_instance(instance_of(2).uuid)
+    commit(config).instances.remove(instance_of(2).uuid)
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == []
 
 
@@ -316,7 +318,7 @@ def test_a_name_or_volume_is_taken_once() -> None:
         config.reserving_for("b").reserve_lv("vg/a")
     config.reserving_for("a").release_reservations()
     disk = dataclasses.replace(disk_of(2), dev_type=disk_const.PLAIN, logical_id=("vg", "a"))
-    commit(config).add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "b")
+    commit(config).instances.add(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "b")
     with pytest.raises(errors.ReservationError, match="vg/a is already in use"):
         config.reserving_for("c").reserve_lv("vg/a")
     with pytest.raises(errors.ReservationError, match="already in use"):
@@ -342,11 +344,13 @@ def test_after_a_write_that_failed_all_is_as_before() -> None:
     config = Config(ConfigStore("config.data", _cluster(), write=write))
     full[0] = True
     with pytest.raises(errors.ConfigurationError):
-        commit(config).add_instance(
+        commit(config).instances.add(
             _guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a"
         )
     full[0] = False
     config.reserving_for("b").reserve_instance_name(instance_of(2).name)
     config.reserving_for("b").reserve_ip(NET, "198.51.1.5")
     config.reserving_for("b").reserve_mac("aa:00:00:00:00:02")
-    commit(config).add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "b")
+    commit(config).instances.add(
+        _guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "b"
+    )

@@ -40,7 +40,7 @@ def test_a_commit_which_needs_a_node_waits_for_the_older_message_to_it() -> None
         DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
     ]
     with pytest.raises(errors.ConfigurationError, match="only 1 of 3"):
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
     order.clear()
     nodes.failures = []
     catching_up = threading.Thread(target=store.copies.catch_up)
@@ -53,7 +53,7 @@ def test_a_commit_which_needs_a_node_waits_for_the_older_message_to_it() -> None
         wait()
 
     store.copies._under_way.wait = waits  # type: ignore[method-assign]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     let_go.set()
     catching_up.join()
     assert order == ["older", "newer"]
@@ -101,8 +101,8 @@ def test_a_hanging_candidate_stops_no_change() -> None:
     store = _impatient_store(nodes)
     config = Config(store)
     for _ in range(3):
-        commit(config).allocate_port()
-    commit(config).add_instance(instance_of(2), [], EC)
+        commit(config).ports.allocate()
+    commit(config).instances.add(instance_of(2), [], EC)
     assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}}
     hung = [what for what in nodes.received if uuid_of("node2") in what.candidates]
     assert len(hung) == 1, "one message at a time goes to a node which hangs"
@@ -117,10 +117,10 @@ def test_a_node_gets_nothing_while_an_older_message_to_it_is_under_way() -> None
     nodes = _HangingNodes("node2")
     config = Config(_impatient_store(nodes))
     node2 = uuid_of("node2")
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     for offline in (True, False):
         with config.transaction() as change:
-            change.update_node(
+            change.nodes.update(
                 updated(config.node(node2), offline=offline, master_candidate=not offline)
             )
     hung = [what for what in nodes.received if node2 in what.candidates]
@@ -136,7 +136,7 @@ def test_threads_which_send_end_when_they_have_no_work(monkeypatch: pytest.Monke
     store = _impatient_store(_HangingNodes())
     config = Config(store)
     for _ in range(3):
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
         until(lambda: store.copies._threads._idle == [])
     assert config.lagging() == {}
 
@@ -149,7 +149,7 @@ def test_a_hanging_node_which_is_no_candidate_stops_no_change() -> None:
         _impatient_store(nodes, updated(data, nodes={**data.nodes, regular.uuid: regular}))
     )
     for number in (2, 3):
-        commit(config).add_instance(instance_of(number), [], EC)
+        commit(config).instances.add(instance_of(number), [], EC)
     assert config.lagging() == {regular.uuid: {SSCONF}}
     nodes.let_go.set()
     until(lambda: config.lagging() == {})
@@ -158,7 +158,7 @@ def test_a_hanging_node_which_is_no_candidate_stops_no_change() -> None:
 def test_a_change_waits_for_hanging_candidates_when_they_are_needed() -> None:
     nodes = _HangingNodes("node2", "node3")
     config = Config(_impatient_store(nodes))
-    thread = threading.Thread(target=commit(config).allocate_port)
+    thread = threading.Thread(target=commit(config).ports.allocate)
     thread.start()
     until(lambda: bool(nodes.received))
     thread.join(0.05)
@@ -173,7 +173,7 @@ def test_the_refusal_of_a_node_which_hung_is_noted() -> None:
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "disk is full")]
     store = _impatient_store(nodes)
     config = Config(store)
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.let_go.set()
     until(lambda: len([one for one in nodes.received if len(one.candidates) == 1]) > 2)
     assert config.lagging() == {uuid_of("node2"): {CONFIG}}
@@ -193,7 +193,7 @@ def test_an_error_after_a_commit_did_not_wait_leaves_the_node_lagging() -> None:
         return failures
 
     config = Config(_impatient_store(distribute))  # type: ignore[arg-type]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.let_go.set()
     until(lambda: config.lagging() == {})
     assert parsed(nodes.texts[uuid_of("node2")]) == config.snapshot()
@@ -206,7 +206,7 @@ def _overtaken(nodes: Nodes) -> ConfigStore:
     def distribute(what: Distribution) -> Sequence[DistributionFailure]:
         answer = nodes(what)
         if what.candidates == (uuid_of("node2"),) and not committed:
-            committed.append(commit(Config(store)).allocate_port())
+            committed.append(commit(Config(store)).ports.allocate())
         return answer
 
     store = sleeping_store(distribute)
@@ -218,7 +218,7 @@ def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
     store = _overtaken(nodes)
     config = Config(store)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures = []
     sent = len(nodes.received)
     assert not store.copies.catch_up()
@@ -236,10 +236,10 @@ def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
     nodes.failures = [
         DistributionFailure(uuid_of("node2"), what, "no answer") for what in (CONFIG, SSCONF)
     ]
-    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).instances.add(instance_of(2), [], EC)
     nodes.failures = []
     assert not store.copies.catch_up()
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert nodes.received[-1].ssconf is not None
     assert config.lagging() == {}

@@ -23,7 +23,7 @@ def test_a_change_is_written_before_it_returns() -> None:
     disk = Disk()
     config = config_of(disk)
     before = config.snapshot()
-    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     assert config.snapshot() is not before
     assert len(before.instances) == 0
     written = parsed(disk.written[-1])
@@ -37,12 +37,12 @@ def test_a_change_is_written_before_it_returns() -> None:
 def test_the_text_is_what_the_codec_says_after_any_change() -> None:
     disk = Disk()
     config = config_of(disk)
-    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
-    commit(config).add_instance(instance_of(2), [], EC)
-    commit(config).mark_instance(instance_of(1).uuid, "up")
-    commit(config).remove_instance(instance_of(1).uuid)
-    commit(config).add_group(group_of(7), EC)
-    commit(config).allocate_port()
+    commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
+    commit(config).instances.add(instance_of(2), [], EC)
+    commit(config).instances.mark(instance_of(1).uuid, "up")
+    commit(config).instances.remove(instance_of(1).uuid)
+    commit(config).groups.add(group_of(7), EC)
+    commit(config).ports.allocate()
     for text in disk.written:
         assert json.loads(text) == json.loads(
             b"".join(ConfigText(parsed(text)).render(parsed(text), ()))
@@ -56,7 +56,7 @@ def test_an_exception_in_the_block_changes_nothing() -> None:
     config = config_of(disk)
     before = config.snapshot()
     with pytest.raises(KeyError), config.transaction() as change:
-        change.add_instance(instance_of(1), [disk_of(1)], EC)
+        change.instances.add(instance_of(1), [disk_of(1)], EC)
         raise KeyError
     assert config.snapshot() is before
     assert disk.written == []
@@ -73,8 +73,8 @@ def test_no_change_no_write() -> None:
 def test_a_transaction_sees_its_own_changes_and_others_do_not() -> None:
     config = config_of(Disk())
     with config.transaction() as change:
-        change.add_instance(instance_of(1), [disk_of(1)], EC)
-        change.mark_instance(instance_of(1).uuid, "up")
+        change.instances.add(instance_of(1), [disk_of(1)], EC)
+        change.instances.mark(instance_of(1).uuid, "up")
         assert change.data.instances[instance_of(1).uuid].admin_state == "up"
         assert config.snapshot().instances == {}
     assert config.instance(instance_of(1).uuid).admin_state == "up"
@@ -89,17 +89,17 @@ def test_a_transaction_in_a_transaction_is_refused() -> None:
 def test_a_full_disk_changes_nothing() -> None:
     disk = Disk()
     config = config_of(disk)
-    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     before = config.snapshot()
     disk.error = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(
         errors.ConfigurationError,
         match=r"cannot write config.data: No space left on device. Nothing was",
     ):
-        commit(config).mark_instance(instance_of(1).uuid, "up")
+        commit(config).instances.mark(instance_of(1).uuid, "up")
     assert config.snapshot() is before
     disk.error = None
-    commit(config).set_disks_active(instance_of(1).uuid, True)
+    commit(config).instances.set_disks_active(instance_of(1).uuid, True)
     written = parsed(disk.written[-1])
     assert written == config.snapshot()
     assert written.instances[instance_of(1).uuid].admin_state == "down"
@@ -113,7 +113,7 @@ def test_many_wait_for_one_write() -> None:
     config = config_of(disk, nodes)
     threads = [
         threading.Thread(
-            target=commit(config).add_instance, args=(instance_of(number), [], EC), daemon=True
+            target=commit(config).instances.add, args=(instance_of(number), [], EC), daemon=True
         )
         for number in range(2, 12)
     ]
@@ -137,7 +137,7 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it(fails_once: bool) -> No
     disk = Disk()
     disk.fails_once = fails_once
     config = config_of(disk)
-    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).instances.add(instance_of(1), [disk_of(1)], EC)
     disk.gate = threading.Event()
     disk.entered.clear()
     disk.error = OSError(errno.EIO, "Input/output error")
@@ -145,7 +145,7 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it(fails_once: bool) -> No
 
     def change(number: int) -> None:
         try:
-            commit(config).add_instance(instance_of(number), [], EC)
+            commit(config).instances.add(instance_of(number), [], EC)
         except errors.ConfigurationError as err:
             refused.append(str(err))
 
@@ -161,7 +161,7 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it(fails_once: bool) -> No
     assert len(refused) == 3
     assert list(config.snapshot().instances) == [instance_of(1).uuid]
     disk.gate, disk.error = None, None
-    commit(config).add_instance(instance_of(5), [], EC)
+    commit(config).instances.add(instance_of(5), [], EC)
     assert parsed(disk.written[-1]) == config.snapshot()
     assert set(config.snapshot().instances) == {instance_of(1).uuid, instance_of(5).uuid}
 
@@ -178,15 +178,15 @@ def test_values_of_a_lost_change_are_free() -> None:
     config = config_of(disk)
     disk.error, disk.fails_once = OSError(errno.EIO, "Input/output error"), True
     with pytest.raises(errors.ConfigurationError):
-        commit(config).add_instance(instance_of(3), [], EC)
+        commit(config).instances.add(instance_of(3), [], EC)
     assert not config._store._holds(INSTANCE_NAME, instance_of(3).name)
-    commit(config).add_instance(instance_of(3), [], EC)
+    commit(config).instances.add(instance_of(3), [], EC)
     assert config._store._holds(INSTANCE_NAME, instance_of(3).name)
 
 
 def test_values_of_an_abandoned_transaction_are_free() -> None:
     config = config_of(Disk())
     with pytest.raises(KeyError), config.transaction() as change:
-        change.add_instance(instance_of(3), [], EC)
+        change.instances.add(instance_of(3), [], EC)
         raise KeyError
     assert not config._store._holds(INSTANCE_NAME, instance_of(3).name)

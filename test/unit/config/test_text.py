@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti.config import text
-from ganeti.config.change import CLUSTER
+from ganeti.config.draft import CLUSTER
 from ganeti.config.text import CHUNK, ConfigText, difference
 from ganeti.objects import ConfigData, codec
 

@@ -146,25 +146,25 @@ def test_order_and_names_follow_any_changes() -> None:
     assert config.instances() == ()
     assert config.instance_by_name("instance2.example.com") is None
     for number in (10, 2, 300, 7, 1000, 3):
-        commit(config).add_instance(dataclasses.replace(instance_of(number), disks=()), [], "x")
+        commit(config).instances.add(dataclasses.replace(instance_of(number), disks=()), [], "x")
         _check_order(config)
-    commit(config).mark_instance(instance_of(7).uuid, "up")
+    commit(config).instances.mark(instance_of(7).uuid, "up")
     _check_order(config)
     assert config.expand_instance("instance7").admin_state == "up"
-    commit(config).update_instance(
+    commit(config).instances.update(
         dataclasses.replace(config.instance(instance_of(7).uuid), name="a.example.com")
     )
     _check_order(config)
     assert config.instance_by_name("instance7.example.com") is None
     assert config.expand_instance("a").uuid == instance_of(7).uuid
-    commit(config).remove_instance(instance_of(300).uuid)
+    commit(config).instances.remove(instance_of(300).uuid)
     _check_order(config)
     assert config.instance_by_name("instance300.example.com") is None
     with config.transaction() as change:
-        change.remove_instance(instance_of(2).uuid)
+        change.instances.remove(instance_of(2).uuid)
         for number in range(4, 150, 3):
             if number not in (7, 10):
-                change.add_instance(dataclasses.replace(instance_of(number), disks=()), [], "x")
+                change.instances.add(dataclasses.replace(instance_of(number), disks=()), [], "x")
     _check_order(config)
 
 

@@ -27,7 +27,7 @@ def test_it_reads_what_others_commit(master: Master, job: Job) -> None:
     assert job.config.snapshot() == master.config.snapshot()
     first = job.config.snapshot()
     with master.config.transaction() as change:
-        change.add_instance(web(), (), "other")
+        change.instances.add(web(), (), "other")
     assert job.config.snapshot() == master.config.snapshot()
     assert job.config.expand_instance("web").name == "web.example.com"
     # What did not change is the same object.
@@ -40,11 +40,11 @@ def test_it_reads_what_others_commit(master: Master, job: Job) -> None:
 def test_it_changes_with_its_author(master: Master, job: Job) -> None:
     config = job.config.acting_for(Author(7, "OP_INSTANCE_CREATE", "gnt:client", "why"))
     with config.transaction() as change:
-        port = change.allocate_port()
-        change.add_instance(web(), disks=(), ec_id="job-7-run-1")
+        port = change.ports.allocate()
+        change.instances.add(web(), disks=(), ec_id="job-7-run-1")
         assert change.data.instances.keys() == {web().uuid}
         assert not config.snapshot().instances
-        change.mark_instance(web().uuid, "up")
+        change.instances.mark(web().uuid, "up")
     assert config.snapshot() == master.config.snapshot()
     assert master.config.cluster().highest_used_port == port
     (commit, *_rest) = master.config.commits()
@@ -54,17 +54,17 @@ def test_it_changes_with_its_author(master: Master, job: Job) -> None:
 def test_an_error_of_an_operation_is_raised_in_the_block(master: Master, job: Job) -> None:
     before = master.config.snapshot()
     with pytest.raises(errors.ConfigurationError), job.config.transaction() as change:
-        change.allocate_port()
-        change.update_instance(web())
+        change.ports.allocate()
+        change.instances.update(web())
     with pytest.raises(ZeroDivisionError), job.config.transaction() as change:
-        change.allocate_port()
+        change.ports.allocate()
         1 / 0  # noqa: B018
     assert master.config.snapshot() is before
     # The next one is possible, also when the block has caught the error.
     with job.config.transaction() as change:
         with pytest.raises(errors.ConfigurationError):
-            change.update_instance(web())
-        change.add_instance(web(), (), "x")
+            change.instances.update(web())
+        change.instances.add(web(), (), "x")
     assert master.config.snapshot().instances.keys() == {web().uuid}
 
 
@@ -113,7 +113,7 @@ def test_a_restart_while_the_answer_to_a_commit_is_lost(
     serial = master.config.snapshot().serial_no
     config = job.config.acting_for(Author(7, "OP_X", "", ""))
     with config.transaction() as change:
-        change.add_instance(web(), (), "job-7-run-1")
+        change.instances.add(web(), (), "job-7-run-1")
     assert lost and job.link.connections == 2
     assert master.config.snapshot().serial_no == serial + 1
     assert master.config.snapshot().instances.keys() == {web().uuid}
@@ -123,9 +123,9 @@ def test_a_restart_while_the_answer_to_a_commit_is_lost(
 def test_a_restart_in_the_middle_of_a_transaction(master: Master, job: Job) -> None:
     job.link.on_connect = master.open
     with job.config.transaction() as change:
-        change.add_instance(web(), (), "job-7-run-1")
+        change.instances.add(web(), (), "job-7-run-1")
         job.link.cut()
-        change.mark_instance(web().uuid, "up")
+        change.instances.mark(web().uuid, "up")
     assert master.config.snapshot().instances[web().uuid].admin_state == "up"
     assert job.link.connections == 2
 
@@ -134,19 +134,19 @@ def test_a_transaction_which_would_be_another_one_after_a_restart(master: Master
     def restart() -> None:
         master.open()
         with master.config.transaction() as other:
-            other.allocate_port()
+            other.ports.allocate()
 
     job.link.on_connect = restart
     with (
         pytest.raises(errors.ConfigurationError, match="would not be the same"),
         job.config.transaction() as change,
     ):
-        change.allocate_port()
+        change.ports.allocate()
         job.link.cut()
-        change.add_instance(web(), (), "job-7-run-1")
+        change.instances.add(web(), (), "job-7-run-1")
     assert not master.config.snapshot().instances
     with job.config.transaction() as change:
-        change.add_instance(web(), (), "job-7-run-1")
+        change.instances.add(web(), (), "job-7-run-1")
 
 
 @pytest.mark.parametrize("read_before", [True, False])
@@ -158,7 +158,7 @@ def test_a_change_of_what_another_one_changed_during_a_restart(
     def restart() -> None:
         master.open()
         with master.config.transaction() as other:
-            other.update_cluster(updated(other.data.cluster, tags=("theirs",)))
+            other.cluster.update(updated(other.data.cluster, tags=("theirs",)))
 
     job.link.on_connect = restart
     with (
@@ -168,13 +168,13 @@ def test_a_change_of_what_another_one_changed_during_a_restart(
         cluster = change.data.cluster
         if read_before:
             job.link.cut()
-        change.update_cluster(updated(cluster, tags=("mine",)))
+        change.cluster.update(updated(cluster, tags=("mine",)))
         if not read_before:
             job.link.cut()
     assert master.config.cluster().tags == ("theirs",)
     # The transaction does not stay open.
     with job.config.transaction() as change:
-        change.add_instance(web(), (), "job-7-run-1")
+        change.instances.add(web(), (), "job-7-run-1")
 
 
 def test_a_change_of_a_state_which_was_lost_in_a_restart(master: Master, job: Job) -> None:
@@ -185,7 +185,7 @@ def test_a_change_of_a_state_which_was_lost_in_a_restart(master: Master, job: Jo
     def tag(name: str) -> None:
         with master.config.transaction() as change:
             cluster = change.data.cluster
-            change.update_cluster(updated(cluster, tags=(*cluster.tags, name)))
+            change.cluster.update(updated(cluster, tags=(*cluster.tags, name)))
 
     def restart() -> None:
         path.write_bytes(before)
@@ -201,7 +201,7 @@ def test_a_change_of_a_state_which_was_lost_in_a_restart(master: Master, job: Jo
     ):
         cluster = change.data.cluster
         job.link.cut()
-        change.update_cluster(updated(cluster, tags=(*cluster.tags, "mine")))
+        change.cluster.update(updated(cluster, tags=(*cluster.tags, "mine")))
     assert master.config.snapshot().serial_no == serial_no
     assert master.config.cluster().tags == ("theirs",)
 
@@ -211,7 +211,7 @@ def test_a_change_goes_on_when_what_it_read_is_still_there(master: Master, job: 
     with job.config.transaction() as change:
         cluster = change.data.cluster
         job.link.cut()
-        change.update_cluster(updated(cluster, tags=("mine",)))
+        change.cluster.update(updated(cluster, tags=("mine",)))
         assert change.data.cluster.tags == ("mine",)
         job.link.cut()
     assert master.config.cluster().tags == ("mine",)
@@ -220,10 +220,10 @@ def test_a_change_goes_on_when_what_it_read_is_still_there(master: Master, job: 
 def test_objects_with_disks(master: Master, job: Job) -> None:
     disk = disk_of("web")
     with job.config.transaction() as change:
-        change.add_instance(web(disks=(disk.uuid,)), [disk], "x")
+        change.instances.add(web(disks=(disk.uuid,)), [disk], "x")
     with job.config.transaction() as change:
         present = change.data.instances[web().uuid]
-        change.update_instance(updated(present, now=1.0, name="other.example.com"))
+        change.instances.update(updated(present, now=1.0, name="other.example.com"))
     (instance,) = master.config.instances()
     assert instance.name == "other.example.com"
     assert master.config.instance_disks(instance)[0].uuid == disk.uuid

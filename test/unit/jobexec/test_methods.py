@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from typing import Any
 
@@ -11,9 +12,17 @@ from fakes.config import instance_of
 from ganeti import errors
 from ganeti.config.history import Author
 from ganeti.config.sending import DistributionFailure
-from ganeti.config.transaction import Transaction
 from ganeti.jobexec import messages, methods
-from ganeti.jobexec.methods import METHODS, SERVICES, Acquired, Held, Method, Wanted
+from ganeti.jobexec.methods import (
+    METHODS,
+    OPERATIONS,
+    SERVICES,
+    Acquired,
+    Ask,
+    Held,
+    Method,
+    Wanted,
+)
 from ganeti.jobexec.requests import Requests
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import EXCLUSIVE, SHARED, Level, LockId
@@ -39,11 +48,15 @@ ELSEWHERE = {
 
 def served_by(requests: Requests, method: Method) -> Any:
     """Return the method which the master daemon calls, without its first parameter."""
-    if method.service == "change":
-        owner: Any = Transaction
-    else:
-        owner = ELSEWHERE.get(method.service) or getattr(requests.services, method.service)
-    return getattr(owner, method.name)
+    owner: Any = OPERATIONS.get(method.service) or ELSEWHERE.get(method.service)
+    return getattr(owner or getattr(requests.services, method.service), method.name)
+
+
+def services_of(ask: Ask) -> dict[str, Any]:
+    """Return all services which a process has, in and outside of a transaction."""
+    outside = methods.proxies(ask)
+    names = {field.name for field in dataclasses.fields(outside)}
+    return {name: getattr(outside, name) for name in names} | methods.operations(ask)
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=str)
@@ -63,25 +76,23 @@ def test_every_request_is_served(master: Master, job: Job, request_: Method) -> 
 @pytest.mark.parametrize("service", SERVICES)
 def test_every_request_has_a_proxy_with_its_signature(service: str) -> None:
     sent: list[tuple[str, list[Any]]] = []
-    proxy = getattr(methods.proxies(lambda name, args: sent.append((name, args))), service)
+    proxy = services_of(lambda name, args: sent.append((name, args)))[service]
     public = {name for name in dir(proxy) if not name.startswith("_")}
     assert public == METHODS[service].keys()
     for name, method in METHODS[service].items():
         assert inspect.signature(getattr(proxy, name)) == method.signature
 
 
-def test_the_operations_of_a_transaction_are_requests() -> None:
-    """All but what the store does with it."""
-    public = {
-        name
-        for name, value in inspect.getmembers(Transaction, callable)
-        if not name.startswith("_")
-    }
-    assert public - METHODS["change"].keys() == {"finish", "abandon", "changed_since"}
+def test_the_operations_of_a_transaction_are_requests(master: Master) -> None:
+    """It has a field for each kind of object, and no operation of its own."""
+    with master.config.transaction() as change:
+        fields = {name: type(value) for name, value in vars(change).items() if name[0] != "_"}
+    assert fields == OPERATIONS
+    assert "update" in METHODS["instances"]
 
 
 @pytest.mark.parametrize(
-    "name", ["locks.steal", "locks", "change.finish", "locks._held", "x.y", ""]
+    "name", ["locks.steal", "locks", "instances.finish", "change.data", "locks._held", "x.y", ""]
 )
 def test_an_unknown_request_is_refused(master: Master, job: Job, name: str) -> None:
     with pytest.raises(errors.ProgrammerError, match="a job cannot ask for"):
@@ -93,8 +104,8 @@ def test_an_unknown_request_is_refused(master: Master, job: Job, name: str) -> N
 def test_what_the_master_daemon_does_not_have_is_refused(master: Master, job: Job) -> None:
     with pytest.raises(errors.ProgrammerError, match=r"witness\.poll is not possible here"):
         job.link.ask("witness.poll", [False])
-    with pytest.raises(errors.ProgrammerError, match=r"change\.allocate_port is not possible here"):
-        job.link.ask("change.allocate_port", [])
+    with pytest.raises(errors.ProgrammerError, match=r"ports\.allocate is not possible here"):
+        job.link.ask("ports.allocate", [])
     with pytest.raises(errors.ProgrammerError, match="does not have a transaction"):
         job.link.ask("transaction.commit", [1])
 
@@ -106,12 +117,12 @@ def test_a_transaction_lets_nothing_wait(master: Master, job: Job) -> None:
             job.locks.keys(Level.INSTANCE)
         with pytest.raises(errors.ProgrammerError, match="inside another one"):
             job.link.ask("transaction.begin", [list(Author())])
-        port = change.allocate_port()
+        port = change.ports.allocate()
     assert master.config.cluster().highest_used_port == port
 
 
 def test_defaults_and_names_of_arguments_are_those_of_the_declaration() -> None:
-    update = METHODS["change"]["update_instance"]
+    update = METHODS["instances"]["update"]
     packed = messages.pack(instance_of("web"))
     assert update.encode([instance_of("web")], {}) == [packed, None]
     assert update.encode([], {"ec_id": "x", "instance": instance_of("web")}) == [packed, "x"]
@@ -164,7 +175,7 @@ def test_values_keep_their_types(name: str) -> None:
         return json.loads(json.dumps(method.call(target, json.loads(json.dumps(args)))))
 
     args, result = RESULTS[name]
-    proxy = getattr(methods.proxies(ask), method.service)
+    proxy = services_of(ask)[method.service]
     found = getattr(proxy, name)(*args, **NAMED.get(name, {}))
     assert target.got == [(tuple(args), NAMED.get(name, {}))]
     assert found == result and type(found) is type(result)

@@ -173,7 +173,7 @@ def test_a_look_that_was_overtaken_tells_nothing() -> None:
     before = looks.config.snapshot()
     view = View(before)
     view.live["instances"] = {uuid: LiveInstance() for uuid in before.instances}
-    commit(looks.config).mark_instance(looks.instance("web1").uuid, "down")
+    commit(looks.config).instances.mark(looks.instance("web1").uuid, "down")
     last = looks.log.after(None)["last"]
     looks.guests.seen(view, list(before.instances.values()))
     names = [data["name"] for _n, _kind, data in looks.log.after((looks.log.epoch, last))["events"]]
@@ -233,7 +233,7 @@ def test_through_the_socket(tmp_path: Path) -> None:
                 place = [found["epoch"], found["last"]]
             assert seen[0] == (number, "queued") and len(seen) == len(set(seen))
             uuid = next(iter(master.config.snapshot().instances))
-            commit(master.config).mark_instance(uuid, "up")
+            commit(master.config).instances.mark(uuid, "up")
             (event,) = master.client.call("WaitForEvents", place, 60)["events"]
             assert event[1:2] == ["instance"] and event[2]["admin_state"] == "up"
             assert master.client.call("WaitForEvents", ["other", 1], 60)["lost"]

@@ -44,7 +44,7 @@ class Lab:
 
     def know(self, name: str, pins: tuple[str, ...] | None) -> None:
         node = self.config.node_by_name(name)
-        commit(self.config).update_node(dataclasses.replace(node, key_pins=pins))
+        commit(self.config).nodes.update(dataclasses.replace(node, key_pins=pins))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_older_nodes_are_asked_until_they_have_a_key(lab: Lab) -> None:
 
 
 def test_offline_nodes_are_not_asked(lab: Lab) -> None:
-    commit(lab.config).update_node(updated(lab.config.node_by_name(NODE3), offline=True))
+    commit(lab.config).nodes.update(updated(lab.config.node_by_name(NODE3), offline=True))
     lab.key_learning.poll()
     assert lab.pins()[NODE3] is None
     assert {node for _, node, _ in lab.rpc.calls} == {NODE1, NODE2}
@@ -96,7 +96,7 @@ def test_nothing_is_written_while_keys_are_renewed(lab: Lab) -> None:
     Path(lab.here.server_ca_file).unlink()
     cluster = lab.config.cluster()
     certs = {**cluster.candidate_certs, uuid_of("node1") + "-renewal": "AA"}
-    commit(lab.config).update_cluster(updated(cluster, candidate_certs=certs))
+    commit(lab.config).cluster.update(updated(cluster, candidate_certs=certs))
     assert lab.key_learning.poll() == []
     assert set(lab.pins().values()) == {None}
 

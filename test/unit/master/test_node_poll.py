@@ -96,7 +96,7 @@ class Watched:
         instances = (instance_of("web", "node2", disks=tuple(disk.uuid for disk in disks)),)
         self.master = Master(cluster_of(3, instances, disks, node_changes={3: changes}))
         cluster = self.master.config.cluster()
-        commit(self.master.config).update_cluster(
+        commit(self.master.config).cluster.update(
             dataclasses.replace(cluster, auto_instance_failover=limit_s)
         )
         self.submitted: list[OpCode] = []
@@ -177,7 +177,7 @@ def test_a_node_in_maintenance_which_returns_is_watched() -> None:
     watched = Watched()
     node = watched.master.config.node(uuid_of("node3"))
     mark = Maintenance(since=1.0, returning=True)
-    commit(watched.master.config).update_node(updated(node, maintenance=mark))
+    commit(watched.master.config).nodes.update(updated(node, maintenance=mark))
     assert watched.run() == [uuid_of("node3")]
 
 

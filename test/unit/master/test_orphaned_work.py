@@ -247,7 +247,7 @@ def test_a_node_which_is_marked_as_offline_is_not_waited_for(lab: Lab) -> None:
     assert not lab.is_free(WEB)
     node = lab.master.config.node(uuid_of("node1"))
     with lab.master.config.transaction() as change:
-        change.update_node(dataclasses.replace(node, offline=True))
+        change.nodes.update(dataclasses.replace(node, offline=True))
     assert not lab.locks.poll()
     assert lab.is_free(WEB)
 

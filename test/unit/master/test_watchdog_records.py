@@ -26,9 +26,9 @@ def made(status: WatchdogStatus, known: WatchdogPromise | None = None) -> Master
     """A master whose second node says that, and the others nothing."""
     master = Master(cluster_of(3))
     cluster = dataclasses.replace(master.config.cluster(), node_watchdog=10)
-    commit(master.config).update_cluster(cluster)
+    commit(master.config).cluster.update(cluster)
     if known is not None:
-        commit(master.config).update_node(updated(master.config.node(NODE2), watchdog=known))
+        commit(master.config).nodes.update(updated(master.config.node(NODE2), watchdog=known))
     quiet = WatchdogStatus(state=const.NONE)
 
     def answer(node: str, _args: dict[str, Any]) -> WatchdogStatus:
@@ -106,6 +106,6 @@ def test_a_node_which_does_not_answer_keeps_its_record() -> None:
 def test_switched_off_nobody_is_asked() -> None:
     master = made(ARMED)
     cluster = dataclasses.replace(master.config.cluster(), node_watchdog=None)
-    commit(master.config).update_cluster(cluster)
+    commit(master.config).cluster.update(cluster)
     assert look(master) is None
     assert master.rpc.of("watchdog_status") == []

@@ -94,12 +94,12 @@ def _both_have_it(nodes: _Nodes, config: FakeConfig) -> None:
 
 
 def test_the_whole_file_first_then_what_changed(nodes: _Nodes, config: FakeConfig) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert (UPLOAD_FILE.name, (NODE2, NODE3)) in nodes.asked
     _both_have_it(nodes, config)
     for _ in range(3):
         nodes.asked.clear()
-        commit(config).allocate_port()
+        commit(config).ports.allocate()
         assert [name for name, uuids in nodes.asked if uuids == (NODE2, NODE3)] == [
             CONFIG_REWRITE.name
         ]
@@ -107,10 +107,10 @@ def test_the_whole_file_first_then_what_changed(nodes: _Nodes, config: FakeConfi
 
 
 def test_who_has_another_file_gets_the_whole(nodes: _Nodes, config: FakeConfig) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.path(NODE3).write_bytes(b"{}\n")
     nodes.asked.clear()
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert [asked for asked in nodes.asked if asked[0] != WRITE_SSCONF_FILES.name] == [
         (CONFIG_REWRITE.name, (NODE2, NODE3)),
         (UPLOAD_FILE.name, (NODE3,)),
@@ -126,25 +126,25 @@ def test_who_has_another_file_gets_the_whole(nodes: _Nodes, config: FakeConfig) 
     ],
 )
 def test_who_cannot_gets_the_whole(nodes: _Nodes, config: FakeConfig, failure: Exception) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = failure
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     _both_have_it(nodes, config)
     assert config.lagging() == {}
 
 
 def test_who_does_not_answer_is_not_asked_twice(nodes: _Nodes, config: FakeConfig) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeUnreachable(
         "node3", "config_rewrite", "no route"
     )
     nodes.asked.clear()
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert UPLOAD_FILE.name not in [name for name, _uuids in nodes.asked]
     assert config.lagging() == {NODE3: {CONFIG}}
     # It missed one; the next difference does not fit, so it gets everything.
     del nodes.failures[CONFIG_REWRITE.name, NODE3]
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     _both_have_it(nodes, config)
     assert config.lagging() == {}
 
@@ -152,17 +152,17 @@ def test_who_does_not_answer_is_not_asked_twice(nodes: _Nodes, config: FakeConfi
 def test_a_large_change_is_sent_as_a_file(
     nodes: _Nodes, config: FakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     monkeypatch.setattr("ganeti.rpc.distribute._MAX_REWRITE", 10)
     nodes.asked.clear()
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert (UPLOAD_FILE.name, (NODE2, NODE3)) in nodes.asked
     assert CONFIG_REWRITE.name not in [name for name, _uuids in nodes.asked]
     _both_have_it(nodes, config)
 
 
 def test_sending_again_sends_all(nodes: _Nodes, config: FakeConfig) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     # Same length and same end: only the whole file can put this right.
     text = nodes.path(NODE2).read_bytes()
     nodes.path(NODE2).write_bytes(b" " * 100 + text[100:])
@@ -175,9 +175,9 @@ def _instance_list(nodes: _Nodes, uuid: str) -> str:
 
 
 def test_candidates_get_both_in_one_message(nodes: _Nodes, config: FakeConfig) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.asked.clear()
-    commit(config).add_instance(instance_of("new"), [], "job-1")
+    commit(config).instances.add(instance_of("new"), [], "job-1")
     assert nodes.asked == [
         (CONFIG_REWRITE.name, (NODE2, NODE3)),
         (WRITE_SSCONF_FILES.name, (NODE1,)),
@@ -189,12 +189,12 @@ def test_candidates_get_both_in_one_message(nodes: _Nodes, config: FakeConfig) -
 def test_who_does_not_know_the_change_gets_the_values_too(
     nodes: _Nodes, config: FakeConfig
 ) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeRefused(
         "node3", "config_rewrite", "unknown argument ssconf"
     )
     nodes.asked.clear()
-    commit(config).add_instance(instance_of("new"), [], "job-1")
+    commit(config).instances.add(instance_of("new"), [], "job-1")
     assert nodes.asked[2:] == [(UPLOAD_FILE.name, (NODE3,)), (WRITE_SSCONF_FILES.name, (NODE3,))]
     _both_have_it(nodes, config)
     assert _instance_list(nodes, NODE3) == "new.example.com\n"
@@ -202,30 +202,30 @@ def test_who_does_not_know_the_change_gets_the_values_too(
 
 
 def test_who_does_not_answer_lacks_both(nodes: _Nodes, config: FakeConfig) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeUnreachable(
         "node3", "config_rewrite", "no route"
     )
-    commit(config).add_instance(instance_of("new"), [], "job-1")
+    commit(config).instances.add(instance_of("new"), [], "job-1")
     assert config.lagging() == {NODE3: {CONFIG, SSCONF}}
 
 
 def test_who_takes_neither_the_difference_nor_the_file_lacks_it(
     nodes: _Nodes, config: FakeConfig
 ) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     for call in (CONFIG_REWRITE, UPLOAD_FILE):
         nodes.failures[call.name, NODE3] = errors.NodeCallFailed("node3", call.name, "disk is full")
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     assert config.lagging() == {NODE3: {CONFIG}}
 
 
 def test_who_refuses_the_values_lacks_them(nodes: _Nodes, config: FakeConfig) -> None:
-    commit(config).allocate_port()
+    commit(config).ports.allocate()
     nodes.failures[WRITE_SSCONF_FILES.name, NODE1] = errors.NodeCallFailed(
         "node1", "write_ssconf_files", "disk is full"
     )
-    commit(config).add_instance(instance_of("new"), [], "job-1")
+    commit(config).instances.add(instance_of("new"), [], "job-1")
     assert config.lagging() == {NODE1: {SSCONF}}
 
 

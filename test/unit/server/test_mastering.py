@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from fakes.config import cluster_of
-from ganeti.config.change import CLUSTER
+from ganeti.config.draft import CLUSTER
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue.queue import JobQueue
 from ganeti.master.events import EventLog

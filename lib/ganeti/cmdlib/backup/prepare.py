@@ -69,4 +69,4 @@ class LUBackupPrepare(LogicalUnit[OpBackupPrepare, Node]):
             for disk in sizes.real(self.rpc, self.instance, disks):
                 if disk.size != change.data.disks[disk.uuid].size:
                     self.info(f"{disk.iv_name} has {disk.size} MiB")
-                    change.update_disk(specs.resized(change.data.disks[disk.uuid], disk.size))
+                    change.disks.update(specs.resized(change.data.disks[disk.uuid], disk.size))

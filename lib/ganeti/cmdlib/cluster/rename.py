@@ -126,4 +126,4 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
 
     def _write(self, name: str, ip: str) -> None:
         with self.config.transaction() as change:
-            change.update_cluster(updated(change.data.cluster, cluster_name=name, master_ip=ip))
+            change.cluster.update(updated(change.data.cluster, cluster_name=name, master_ip=ip))

@@ -358,12 +358,12 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         :raises errors.OpExecError: a node does not have it.
         """
         with self.config.transaction() as change:
-            change.update_cluster(updated(self.config.cluster(), candidate_certs=certs))
+            change.cluster.update(updated(self.config.cluster(), candidate_certs=certs))
             present = change.data.nodes
             for uuid in _uuids(nodes):
                 keys = pins(present[uuid])
                 if keys != present[uuid].key_pins:
-                    change.update_node(updated(present[uuid], key_pins=keys))
+                    change.nodes.update(updated(present[uuid], key_pins=keys))
         lagging = self.config.lagging()
         late = [node.name for node in nodes if lagging.get(node.uuid)]
         if late:

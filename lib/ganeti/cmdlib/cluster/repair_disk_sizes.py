@@ -102,7 +102,7 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
             changes["children"] = children
         if changes:
             with self.config.transaction() as change:
-                change.update_disk(updated(disk, **changes))
+                change.disks.update(updated(disk, **changes))
         return found
 
     def _exclusive(self, instance: Instance) -> bool:

@@ -393,13 +393,13 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             if values.get("auto_instance_failover") and not now.auto_instance_failover:
                 # While it was off, nobody kept these records true.
                 for disk in change.data.disks.values():
-                    change.forget_never_alone(disk.uuid)
-            change.update_cluster(updated(now, **values))
+                    change.disks.forget_never_alone(disk.uuid)
+            change.cluster.update(updated(now, **values))
 
     def _put_back(self, plan: ClusterChangePlan) -> None:
         old = {name: getattr(plan.old, name) for name in plan.change.values}
         with self.config.transaction() as change:
-            change.update_cluster(updated(change.data.cluster, **old))
+            change.cluster.update(updated(change.data.cluster, **old))
 
     def _change_netmask(self, old: Cluster) -> None:
         cluster = self.config.cluster()

@@ -118,7 +118,7 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
             return
         with self.config.transaction() as change:
             for node in plan:
-                change.update_node(updated(node, group=self.group.uuid))
+                change.nodes.update(updated(node, group=self.group.uuid))
             # The serial numbers of the groups grow, because their members are part of them.
             for uuid in sorted({self.group.uuid, *(node.group for node in plan)}):
-                change.update_group(updated(self.config.group(uuid)))
+                change.groups.update(updated(self.config.group(uuid)))

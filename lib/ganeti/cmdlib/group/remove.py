@@ -45,4 +45,4 @@ class LUGroupRemove(LogicalUnit[OpGroupRemove, NodeGroup]):
 
     def exec(self, plan: NodeGroup) -> None:
         with self.config.transaction() as change:
-            change.remove_group(plan.uuid)
+            change.groups.remove(plan.uuid)

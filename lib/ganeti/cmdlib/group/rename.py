@@ -33,5 +33,5 @@ class LUGroupRename(LogicalUnit[OpGroupRename, NodeGroup]):
 
     def exec(self, plan: NodeGroup) -> str:
         with self.config.transaction() as change:
-            change.update_group(updated(plan, name=self.op.new_name))
+            change.groups.update(updated(plan, name=self.op.new_name))
         return self.op.new_name

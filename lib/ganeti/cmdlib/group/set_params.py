@@ -134,7 +134,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
 
     def exec(self, plan: GroupChangePlan) -> list[tuple[str, str]]:
         with self.config.transaction() as change:
-            change.update_group(plan.new)
+            change.groups.update(plan.new)
         if plan.violators:
             self.warn(
                 f"instances which violate the new policy of group {plan.new.name}:"

@@ -51,14 +51,14 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
             found = disk_work.assemble_disks(self, plan, disks=disks)
             undo.commit()
         with self.config.transaction() as change:
-            change.set_disks_active(plan.uuid, True)
+            change.instances.set_disks_active(plan.uuid, True)
         if self.op.wait_for_sync:
             try:
                 sync.require_in_sync(self, plan, disks)
             except errors.OpExecError:
                 if not was_active:
                     with self.config.transaction() as change:
-                        change.set_disks_active(plan.uuid, False)
+                        change.instances.set_disks_active(plan.uuid, False)
                 raise
         return [list(row) for row in found]
 

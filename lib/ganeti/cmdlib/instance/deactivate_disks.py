@@ -29,4 +29,4 @@ class LUInstanceDeactivateDisks(DiskActivationUnit[OpInstanceDeactivateDisks]):
     def exec(self, plan: Instance) -> None:
         disk_work.shutdown_disks(self.config, self.rpc, plan)
         with self.config.transaction() as change:
-            change.set_disks_active(plan.uuid, False)
+            change.instances.set_disks_active(plan.uuid, False)

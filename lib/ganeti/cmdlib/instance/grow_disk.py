@@ -164,7 +164,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             wipe.wipe(self, instance, disk.data_device, uuid, offset_mib=reached_mib)
         with self.config.transaction() as change:
             grown = resized(self.config.disk(disk.uuid), plan.size_mib)
-            change.update_disk(updated(grown, unwiped_from=None))
+            change.disks.update(updated(grown, unwiped_from=None))
         self._grow_device(plan)
         self.downgrade_locks(Level.NODE_RES)
         changed = self.config.disk(disk.uuid)

@@ -155,13 +155,13 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         instance = plan.instance
         with self.config.transaction() as change:
             for detached in convert.marked(self.config, instance):
-                change.remove_detached_disk(detached.uuid)
+                change.disks.remove_detached(detached.uuid)
             for disk in disks:
-                change.add_detached_disk(
+                change.disks.add_detached(
                     convert.detached_part(self.config, instance, disk, plan.source.uuid)
                 )
-                change.update_disk(specs.resized(change.data.disks[disk.uuid], disk.size))
-            change.set_instance_primary(instance.uuid, plan.target.uuid)
+                change.disks.update(specs.resized(change.data.disks[disk.uuid], disk.size))
+            change.instances.set_primary(instance.uuid, plan.target.uuid)
 
     def _start_again(self, instance: Instance) -> None:
         power.start(self, self.config.instance(instance.uuid))

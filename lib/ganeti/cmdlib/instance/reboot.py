@@ -97,7 +97,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
 
     def exec(self, plan: RebootPlan) -> None:
         with self.config.transaction() as change:
-            change.mark_instance(plan.instance.uuid, prereq.ADMIN_UP)
+            change.instances.mark(plan.instance.uuid, prereq.ADMIN_UP)
         instance = self.config.instance(plan.instance.uuid)
         if plan.on_node:
             for disk in self.config.instance_disks(instance):

@@ -256,7 +256,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             undo.commit()
         with self.config.transaction() as change:
             for index, _disk in plan.disks:
-                change.update_disk(
+                change.disks.update(
                     dataclasses.replace(self.config.disk(disks[index].uuid), forthcoming=None)
                 )
         disks = self.config.instance_disks(instance)
@@ -368,9 +368,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 )
         with self.config.transaction() as change:
             for disk in changed:
-                change.update_disk(disk)
+                change.disks.update(disk)
             if nodes:
-                change.set_instance_primary(plan.instance.uuid, nodes[0])
+                change.instances.set_primary(plan.instance.uuid, nodes[0])
 
     def _put_back(self, plan: RecreatePlan, before: Sequence[Disk], undo: UndoStack) -> None:
         """Write the disks as they were into the configuration, and their nodes.
@@ -383,9 +383,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         with self.config.transaction() as change:
             for index, _disk in plan.disks:
                 present = change.data.disks[before[index].uuid]
-                change.update_disk(dataclasses.replace(before[index], serial_no=present.serial_no))
+                change.disks.update(dataclasses.replace(before[index], serial_no=present.serial_no))
             if plan.nodes:
-                change.set_instance_primary(plan.instance.uuid, plan.instance.primary_node)
+                change.instances.set_primary(plan.instance.uuid, plan.instance.primary_node)
 
 
 def _found(instance: Instance, answer: Result) -> Sequence[Any]:

@@ -100,7 +100,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
         if plan.os_name != instance.os:
             self.feedback(f"Changing OS to '{plan.os_name}'...")
             with self.config.transaction() as change:
-                change.update_instance(dataclasses.replace(instance, os=plan.os_name))
+                change.instances.update(dataclasses.replace(instance, os=plan.os_name))
             instance = self.config.instance(instance.uuid)
         with UndoStack(self.warn) as undo:
             # Always undone: the instance is stopped afterwards as it was before.
@@ -123,4 +123,4 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
             )
         if instance.disks_active:
             with self.config.transaction() as change:
-                change.set_disks_active(instance.uuid, False)
+                change.instances.set_disks_active(instance.uuid, False)

@@ -144,12 +144,12 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
     def _record(self, plan: RenamePlan) -> None:
         with self.config.transaction() as change:
             present = change.data.instances[plan.instance.uuid]
-            change.update_instance(dataclasses.replace(present, name=plan.name), self.ctx.ec_id)
+            change.instances.update(dataclasses.replace(present, name=plan.name), self.ctx.ec_id)
             if plan.directories is None:
                 return
             for disk in self.config.instance_disks(present):
                 if disk.dev_type in INSTANCE_DEPENDENT_PATH:
-                    change.update_disk(renamed_disk(disk, *plan.directories))
+                    change.disks.update(renamed_disk(disk, *plan.directories))
 
     def _update_storage_info(self, instance: Instance) -> None:
         """Write the new name into the tags of the volumes, for the administrator only."""

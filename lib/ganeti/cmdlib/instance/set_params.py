@@ -454,13 +454,13 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 present = change.data.instances[plan.instance.uuid]
                 needs_port = hypervisors.of(plan.planned.hypervisor).needs_port
                 if needs_port and present.network_port is None:
-                    changes["network_port"] = change.allocate_port()
+                    changes["network_port"] = change.ports.allocate()
                 elif "hypervisor" in changes and not needs_port and present.network_port:
-                    change.release_port(present.network_port)
+                    change.ports.release(present.network_port)
                     changes["network_port"] = None
-                change.update_instance(dataclasses.replace(present, **changes), self.ctx.ec_id)
+                change.instances.update(dataclasses.replace(present, **changes), self.ctx.ec_id)
             if state != plan.instance.admin_state:
-                change.mark_instance(plan.instance.uuid, state)
+                change.instances.mark(plan.instance.uuid, state)
 
     def _limit_processors(self, plan: ModifyPlan) -> None:
         """Let a change of the processors have its effect on the running guest."""

@@ -75,12 +75,12 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
             source = self.op.admin_state_source or "admin"
             if instance.disks:
                 with self.config.transaction() as change:
-                    change.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
+                    change.instances.mark(instance.uuid, prereq.ADMIN_DOWN, source)
             else:
                 # Without disks nothing is deactivated later, so one transaction is enough.
                 with self.config.transaction() as change:
-                    change.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
-                    change.set_disks_active(instance.uuid, False)
+                    change.instances.mark(instance.uuid, prereq.ADMIN_DOWN, source)
+                    change.instances.set_disks_active(instance.uuid, False)
         if plan.node_offline:
             return
         instance = self.config.instance(instance.uuid)

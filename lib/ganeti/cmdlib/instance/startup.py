@@ -133,7 +133,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         # The wanted state first: if the master dies later, the watcher starts the instance.
         if not self.op.no_remember:
             with self.config.transaction() as change:
-                change.mark_instance(instance.uuid, prereq.ADMIN_UP)
+                change.instances.mark(instance.uuid, prereq.ADMIN_UP)
         if plan.node_offline:
             return
         # A start by force ends the warning about partly restored disks.

@@ -62,5 +62,5 @@ class LUNetworkRemove(LogicalUnit[OpNetworkRemove, Network]):
                 networks = {
                     uuid: params for uuid, params in group.networks.items() if uuid != plan.uuid
                 }
-                change.update_group(updated(group, networks=networks))
-            change.remove_network(plan.uuid)
+                change.groups.update(updated(group, networks=networks))
+            change.networks.remove(plan.uuid)

@@ -35,5 +35,5 @@ class LUNetworkRename(LogicalUnit[OpNetworkRename, Network]):
 
     def exec(self, plan: Network) -> str:
         with self.config.transaction() as change:
-            change.update_network(updated(plan, name=self.op.new_name))
+            change.networks.update(updated(plan, name=self.op.new_name))
         return self.op.new_name

@@ -52,7 +52,7 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
         # Jobs about instances take and release addresses without this lock, so the change is
         # computed from the present network inside the transaction.
         with self.config.transaction() as change:
-            change.update_network(self._changed(change.data.networks[plan.uuid], quiet=True))
+            change.networks.update(self._changed(change.data.networks[plan.uuid], quiet=True))
 
     def _changed(self, network: Network, *, quiet: bool = False) -> Network:
         """Return the network after the change.

@@ -371,10 +371,10 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         self._configure_switch(node)
         with self.config.transaction() as change:
             if plan.readd:
-                change.update_node(node)
+                change.nodes.update(node)
             else:
-                change.add_node(node, self.ctx.ec_id)
-            change.set_candidate_cert(node.uuid, plan.digest)
+                change.nodes.add(node, self.ctx.ec_id)
+            change.cluster.set_candidate_cert(node.uuid, plan.digest)
         if plan.readd and not node.master_candidate:
             candidates.give_up(self, node)
         if not plan.readd:

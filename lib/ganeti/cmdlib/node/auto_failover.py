@@ -158,7 +158,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
                     f"node {node.name}: what its watchdog has promised has changed meanwhile, so"
                     " that it is not certain that its guests have ended"
                 )
-            complete = {uuid for uuid in found if change.conclude_outdated(uuid, node.uuid)}
+            complete = {uuid for uuid in found if change.disks.conclude_outdated(uuid, node.uuid)}
             moving, left = self._sorted_out(node, complete)
             report = FailoverReport(
                 at=clock.now(),
@@ -166,7 +166,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
                 started=tuple(one.uuid for one in moving),
                 left={one.uuid: reason for one, reason in left},
             )
-            change.update_node(
+            change.nodes.update(
                 updated(
                     node,
                     auto_failover=report,
@@ -182,4 +182,4 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
     def _record(self, node: Node, report: FailoverReport) -> None:
         with self.config.transaction() as change:
             present = change.data.nodes[node.uuid]
-            change.update_node(updated(present, auto_failover=report))
+            change.nodes.update(updated(present, auto_failover=report))

@@ -103,7 +103,7 @@ class LUNodeMaintenanceCheck(LogicalUnit[OpNodeMaintenanceCheck, CheckPlan]):
     def exec(self, plan: CheckPlan) -> None:
         node = plan.node
         with self.config.transaction() as change:
-            change.update_node(updated(self.config.node(node.uuid), maintenance=plan.mark))
+            change.nodes.update(updated(self.config.node(node.uuid), maintenance=plan.mark))
         if plan.mark is None:
             self.info(f"the maintenance of node {node.name} has ended")
             return

@@ -77,6 +77,6 @@ class LUNodeMaintenanceEnd(LogicalUnit[OpNodeMaintenanceEnd, EndPlan]):
 
     def exec(self, plan: EndPlan) -> ResultWithJobs:
         with self.config.transaction() as change:
-            change.update_node(updated(self.config.node(plan.node.uuid), maintenance=plan.mark))
+            change.nodes.update(updated(self.config.node(plan.node.uuid), maintenance=plan.mark))
         jobs = [list(one.opcodes) for one in plan.instances]
         return ResultWithJobs(maintenance.in_order(plan.node, plan.flags, jobs))

@@ -138,7 +138,7 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         node = plan.node
         # Recorded first: a start which is broken off can be said again.
         with self.config.transaction() as change:
-            change.update_node(updated(self.config.node(node.uuid), maintenance=plan.mark))
+            change.nodes.update(updated(self.config.node(node.uuid), maintenance=plan.mark))
         for instance in plan.staying:
             self.info(f"instance {instance.name} does not run, and stays on node {node.name}")
         flags = []

@@ -118,4 +118,4 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
             fresh = self.config.node(node.uuid)
             if fresh.powered != powered:
                 with self.config.transaction() as change:
-                    change.update_node(updated(fresh, powered=powered))
+                    change.nodes.update(updated(fresh, powered=powered))

@@ -71,7 +71,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
         self._release(plan)
         candidates.fill_pool(self, without=[plan.uuid])
         with self.config.transaction() as change:
-            change.remove_node(plan.uuid)
+            change.nodes.remove(plan.uuid)
         ssh_keys.distribute(self)
         ssh_keys.name_in_etc_hosts(self, plan, add=False)
         if self.config.cluster().modify_etc_hosts:

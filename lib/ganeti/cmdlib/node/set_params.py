@@ -293,11 +293,11 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         if plan.transition.enlists:
             digest = candidates.certificate_digest(self.rpc, new)
             with self.config.transaction() as change:
-                change.update_node(new)
-                change.set_candidate_cert(new.uuid, digest)
+                change.nodes.update(new)
+                change.cluster.set_candidate_cert(new.uuid, digest)
         else:
             with self.config.transaction() as change:
-                change.update_node(new)
+                change.nodes.update(new)
         guests.release_disks(self, new, plan.misplaced)
         returns = plan.old.offline and not new.offline
         if (plan.old.master_candidate or returns) and not new.master_candidate:

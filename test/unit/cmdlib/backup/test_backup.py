@@ -181,8 +181,8 @@ def test_an_older_export_elsewhere_goes():
 
 def test_a_stopped_instance_gets_its_disks_for_the_export_only():
     master, _nodes = exporting(running=False)
-    commit(master.config).mark_instance(uuid_of("web"), "down")
-    commit(master.config).set_disks_active(uuid_of("web"), False)
+    commit(master.config).instances.mark(uuid_of("web"), "down")
+    commit(master.config).instances.set_disks_active(uuid_of("web"), False)
     master.run(export(long_sleep=False))
     assert acting(master)[0] == "blockdev_assemble_multi"
     assert acting(master)[-1] == "blockdev_shutdown_multi"
@@ -392,7 +392,7 @@ def test_the_target_must_be_usable():
     node = master.config.expand_node("node2")
     from ganeti.objects import updated
 
-    commit(master.config).update_node(updated(node, drained=True))
+    commit(master.config).nodes.update(updated(node, drained=True))
     assert "drained" in master.refused(export(), errors.ECODE_STATE)
 
 
@@ -442,7 +442,7 @@ def importing(changes=()):
         osparams={"size": "big"},
     )
     text = description(master, changes)
-    commit(master.config).remove_instance(uuid_of("web"))
+    commit(master.config).instances.remove(uuid_of("web"))
     master.rpc.answers["export_list"] = lambda node, args: (
         ["web.example.com"] if node == NODE2 else []
     )

@@ -373,7 +373,7 @@ def test_another_master_brings_it_to_its_end(make: Make, new_pem: str) -> None:
         lab.interrupt = {}
         lab.trust_changed()
         with lab.master.config.transaction() as change:
-            change.update_cluster(cluster)
+            change.cluster.update(cluster)
         lab.run_again(node_certificates=True)
         lab.run_again(node_certificates=True)
         # What the old master had prepared is nobody's any more.
@@ -405,7 +405,7 @@ def test_a_node_that_does_not_answer_stops_it_before_it_begins(make: Make, new_p
 
 def test_an_offline_node_is_named(make: Make, new_pem: str) -> None:
     lab = make()
-    commit(lab.master.config).update_node(
+    commit(lab.master.config).nodes.update(
         updated(lab.master.config.node(uuid_of("node3")), offline=True)
     )
     gone = lab.places.pop("node3.example.com")

@@ -462,7 +462,7 @@ def test_two_changes_at_once_are_merged() -> None:
     def meanwhile(node: str, args: dict[str, Any]) -> list[Any]:
         if args["phase"] == "pre" and not master.config.cluster().hidden_os:
             now = master.config.cluster()
-            commit(master.config).update_cluster(
+            commit(master.config).cluster.update(
                 dataclasses.replace(now, hidden_os=("z",), mac_prefix="aa:22:22")
             )
         return []

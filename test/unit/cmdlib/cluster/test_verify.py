@@ -273,7 +273,7 @@ def test_a_node_whose_key_is_not_known_is_a_warning(master, known):
     for number in known:
         node = master.config.node_by_name(f"node{number}.example.com")
         pins = (f"{number}" * 43 + "=",)
-        commit(master.config).update_node(dataclasses.replace(node, key_pins=pins))
+        commit(master.config).nodes.update(dataclasses.replace(node, key_pins=pins))
     assert master.run(group()) is True
     lines = findings(master, "ECLUSTERCLIENTCERT")
     assert len(lines) == (len(known) == 2)
@@ -463,7 +463,7 @@ def test_a_group_that_changed_while_waiting_is_refused(master):
         asked.append(1)
         # The instance level is held already when the node level is about to be taken.
         if len(asked) == 5:
-            commit(master.config).add_instance(instance_of("newer"), (), "test")
+            commit(master.config).instances.add(instance_of("newer"), (), "test")
 
     job.check_cancel = add_meanwhile
     with pytest.raises(errors.OpPrereqError, match="retry"):

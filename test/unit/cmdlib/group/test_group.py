@@ -197,7 +197,7 @@ def test_instances_that_come_while_the_job_waits():
 
     def late(level, unit):
         if level is Level.NODEGROUP and not unit.config.instances():
-            commit(master.config).add_instance(instance_of("new"), (), "other")
+            commit(master.config).instances.add(instance_of("new"), (), "other")
 
     with_late_locks(
         master,
@@ -277,7 +277,7 @@ def test_a_node_that_changes_its_group_while_the_job_waits():
     def late(level, unit):
         node = unit.config.node(uuid_of("node2"))
         if level is Level.NODE and node.group == GROUP:
-            commit(unit.config).update_node(dataclasses.replace(node, group=SECOND))
+            commit(unit.config).nodes.update(dataclasses.replace(node, group=SECOND))
 
     with_late_locks(
         master, late, OpGroupAssignNodes(group_name="default", nodes=["node2"]), "Please retry"

@@ -45,9 +45,9 @@ def only(master):
 def test_creation_writes_first_then_makes_then_installs_then_starts(master):
     assert master.run(create()) == ["node2.example.com"]
     assert master.config.writes == [
-        "add_instance",
-        "mark_instance up",
-        "set_disks_active",
+        "instances.add",
+        "instances.mark up",
+        "instances.set_disks_active",
     ]
     assert master.rpc.acting() == [
         "file_storage_dir_create",
@@ -380,7 +380,7 @@ def test_the_cause_is_not_hidden_by_what_follows(master):
 
 
 def test_a_port_is_given_back_when_the_instance_cannot_be_added(master):
-    master.config.errors["add_instance"] = errors.ConfigurationError("disk full")
+    master.config.errors["instances.add"] = errors.ConfigurationError("disk full")
     with pytest.raises(errors.ConfigurationError):
         master.run(create(hypervisor="kvm", hvparams={"kernel_path": "/boot/vmlinuz"}))
     assert master.config.cluster().tcpudp_port_pool == (11001,)
@@ -396,7 +396,7 @@ def test_a_failing_start_keeps_the_complete_instance(master):
 
 
 def test_a_configuration_that_cannot_be_written_leaves_nothing(master):
-    master.config.errors["add_instance"] = errors.ConfigurationError("disk full")
+    master.config.errors["instances.add"] = errors.ConfigurationError("disk full")
     with pytest.raises(errors.ConfigurationError, match="disk full"):
         master.run(create())
     assert master.rpc.acting() == []

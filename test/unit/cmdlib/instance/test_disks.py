@@ -343,7 +343,7 @@ def test_disks_are_switched_by_hand():
 
 def test_lost_disks_are_made_on_other_nodes():
     master = master_with(mirrored())
-    commit(master.config).update_node(dataclasses.replace(master.config.node(NODE1), offline=True))
+    commit(master.config).nodes.update(dataclasses.replace(master.config.node(NODE1), offline=True))
     op = OpInstanceRecreateDisks(instance_name="web", nodes=["node2", "node3"])
     # The other half of the mirror is a copy, too.
     assert "gnt-instance failover" in master.refused(op, errors.ECODE_EXISTS)
@@ -627,7 +627,7 @@ def test_spindles_need_exclusive_storage(exclusive):
     def fresh():
         master = master_with(plain())
         group = master.config.group("group-1")
-        commit(master.config).update_group(
+        commit(master.config).groups.update(
             dataclasses.replace(group, ndparams={"exclusive_storage": exclusive})
         )
         return master
@@ -694,12 +694,12 @@ def test_metadata_lies_in_the_volume_group_of_the_node_group(cluster, group, ask
     def fresh(*disks):
         master = master_with(*disks)
         present = master.config.group("group-1")
-        commit(master.config).update_group(
+        commit(master.config).groups.update(
             dataclasses.replace(present, diskparams={"drbd": group} if group else {})
         )
         old = master.config.cluster()
         every = {**old.diskparams, "drbd": cluster}
-        commit(master.config).update_cluster(dataclasses.replace(old, diskparams=every))
+        commit(master.config).cluster.update(dataclasses.replace(old, diskparams=every))
         return master
 
     def groups_of(master, number):

@@ -94,7 +94,7 @@ def fresh(directory: Path, template: str, *, up: bool = False, size_mib: int = O
     """An instance whose guest has written to its whole disk, in a cluster which wipes."""
     cluster = empty(directory)
     with cluster.config.transaction() as change:
-        change.update_cluster(dataclasses.replace(change.data.cluster, prealloc_wipe_disks=True))
+        change.cluster.update(dataclasses.replace(change.data.cluster, prealloc_wipe_disks=True))
     cluster.run(create(template, disks=[{"size": size_mib}]))
     for path in contents(cluster):
         write(path, GUEST, path.stat().st_size)
@@ -365,7 +365,7 @@ def test_new_volumes_are_wiped_up_to_their_end(
     extents(monkeypatch, 12)
     cluster = empty(tmp_path / "cluster")
     with cluster.config.transaction() as change:
-        change.update_cluster(dataclasses.replace(change.data.cluster, prealloc_wipe_disks=True))
+        change.cluster.update(dataclasses.replace(change.data.cluster, prealloc_wipe_disks=True))
     cluster.run(create("plain", disks=[{"size": 8}]))
     assert contents(cluster)[0].read_bytes() == bytes(12 * MIB)
 

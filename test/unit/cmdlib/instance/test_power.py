@@ -42,7 +42,7 @@ def test_start_marks_up_first_then_disks_then_guest():
     master = master_with()
     assert master.run(OpInstanceStartup(instance_name="web")) is None
     assert master.rpc.acting() == ["blockdev_assemble_multi", "instance_start"]
-    assert master.config.writes == ["mark_instance up", "set_disks_active"]
+    assert master.config.writes == ["instances.mark up", "instances.set_disks_active"]
     assert web(master).admin_state == "up"
     assert web(master).disks_active
     assert master.rpc.where("web") == ["node1"]
@@ -77,8 +77,8 @@ def test_only_what_is_left_of_an_import_is_removed_unasked():
     op = OpInstanceRemove(instance_name="web", unfinished_import=True)
     # Somebody starts and stops it: it is an ordinary instance from then on.
     with master.config.transaction() as change:
-        change.mark_instance(uuid_of("web"), "up")
-        change.mark_instance(uuid_of("web"), "down")
+        change.instances.mark(uuid_of("web"), "up")
+        change.instances.mark(uuid_of("web"), "down")
     assert "the instance was started" in master.refused(op, errors.ECODE_STATE)
     master = master_with(importing_since=1.0)
     master.run(op)
@@ -214,7 +214,7 @@ def test_stop_marks_down_first():
     master = master_with(admin_state="up", disks_active=True)
     master.rpc.run("web", "node1")
     master.run(OpInstanceShutdown(instance_name="web", timeout=7))
-    assert master.config.writes == ["mark_instance down", "set_disks_active"]
+    assert master.config.writes == ["instances.mark down", "instances.set_disks_active"]
     assert master.rpc.acting() == ["instance_shutdown", "blockdev_shutdown_multi"]
     assert master.rpc.of("instance_shutdown")[0][1]["timeout_s"] == 7
     assert master.rpc.where("web") == []
@@ -315,7 +315,7 @@ def test_remove_stops_removes_and_forgets():
         "blockdev_remove_multi",
         "file_storage_dir_remove",
     ]
-    assert master.config.writes == ["mark_instance down", "remove_instance"]
+    assert master.config.writes == ["instances.mark down", "instances.remove"]
     assert not master.config.snapshot().instances
     assert not master.config.snapshot().disks
     directories = [hook for hook in master.rpc.hooks() if hook[0] == "instance-remove"]
@@ -497,6 +497,6 @@ def test_a_node_marked_offline_is_not_asked_whether_it_runs_an_instance():
     master = master_with()
     master.rpc.run("web", "node2")
     node = master.config.node_by_name("node2.example.com")
-    commit(master.config).update_node(dataclasses.replace(node, offline=True))
+    commit(master.config).nodes.update(dataclasses.replace(node, offline=True))
     master.run(OpInstanceStartup(instance_name="web"))
     assert "node1" in master.rpc.where("web")

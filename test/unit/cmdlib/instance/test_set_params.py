@@ -106,7 +106,7 @@ def test_the_firmware_keeps_its_disk():
     master.run(modify(hvparams={"tpm_version": "default"}, disks=[["remove", "tpm", {}]]))
     # What was so before is no reason to refuse other changes.
     cluster = master.config.cluster()
-    commit(master.config).update_cluster(
+    commit(master.config).cluster.update(
         updated(
             cluster,
             hvparams={**cluster.hvparams, "kvm": {**cluster.hvparams["kvm"], "tpm_version": "1.2"}},

@@ -170,7 +170,7 @@ def test_set_params():
 def test_what_instances_have_stays():
     master = master_of(inside())
     network = lan(master)
-    commit(master.config).update_network(
+    commit(master.config).networks.update(
         updated(AddressPool(network).taken(["203.0.113.2"]), serial_no=network.serial_no)
     )
     master.run(OpNetworkSetParams(network_name="lan", add_reserved_ips=["203.0.113.2"]))
@@ -297,7 +297,7 @@ def test_no_group_is_disconnected_when_one_uses_the_network():
     data = master.config.snapshot()
     for group in data.nodegroups.values():
         with_lan = dataclasses.replace(group, networks={LAN: ROUTED})
-        commit(master.config).update_group(with_lan)
+        commit(master.config).groups.update(with_lan)
     op = OpNetworkDisconnect(network_name="lan", group_name="rack2", more_groups=["default"])
     assert "web.example.com" in master.refused(op, errors.ECODE_STATE)
     assert connections(master) == {"default": {LAN: ROUTED}, "rack2": {LAN: ROUTED}}

@@ -57,7 +57,7 @@ def dead(*disks: tuple[str, Disk], tags: dict[str, tuple[str, ...]] | None = Non
     cluster = dataclasses.replace(
         master.config.cluster(), auto_instance_failover=15, default_iallocator="hail"
     )
-    commit(master.config).update_cluster(cluster)
+    commit(master.config).cluster.update(cluster)
     master.rpc.errors["version", NODE3] = GONE
     switch(master)
     return master
@@ -118,7 +118,7 @@ def test_a_fenced_node_is_asked_for_a_short_time(
     if not fenced:
         with master.config.transaction() as change:
             node = change.data.nodes[uuid_of("node3")]
-            change.update_node(updated(node, auto_failover=None))
+            change.nodes.update(updated(node, auto_failover=None))
     asked: dict[str, float] = {}
     call_many = master.rpc.call_many
 
@@ -150,7 +150,7 @@ def test_without_fencing_it_only_reports(fault: str) -> None:
     master = dead(shared("web"))
     if fault == "no helper":
         node = master.config.node(uuid_of("node3"))
-        commit(master.config).update_node(updated(node, ndparams={}))
+        commit(master.config).nodes.update(updated(node, ndparams={}))
     elif fault == "helper fails":
         master.rpc.errors["run_oob"] = "no such outlet"
     else:
@@ -203,7 +203,7 @@ def test_what_is_left_is_reported_with_its_reason() -> None:
 def test_shared_disks_without_an_allocator_are_left() -> None:
     master = dead(shared("web"))
     cluster = dataclasses.replace(master.config.cluster(), default_iallocator="")
-    commit(master.config).update_cluster(cluster)
+    commit(master.config).cluster.update(cluster)
     master.run(op())
     assert "--default-iallocator" in report(master).left[uuid_of("web")]
 
@@ -211,7 +211,7 @@ def test_shared_disks_without_an_allocator_are_left() -> None:
 def test_what_should_not_run_is_not_started() -> None:
     master = dead(shared("web"))
     with master.config.transaction() as change:
-        change.mark_instance(uuid_of("web"), "down")
+        change.instances.mark(uuid_of("web"), "down")
     master.run(op())
     assert "web.example.com" not in submitted(master)
 
@@ -239,10 +239,10 @@ def test_nothing_is_fenced_when(fault: str, words: str) -> None:
         master.rpc.errors["version", "node2.example.com"] = GONE
     elif fault == "switched off":
         cluster = dataclasses.replace(master.config.cluster(), auto_instance_failover=None)
-        commit(master.config).update_cluster(cluster)
+        commit(master.config).cluster.update(cluster)
     else:
         node = master.config.node(uuid_of("node3"))
-        commit(master.config).update_node(updated(node, offline=True, master_candidate=False))
+        commit(master.config).nodes.update(updated(node, offline=True, master_candidate=False))
     assert words in master.refused(op(), errors.ECODE_STATE)
     assert commands == []
 
@@ -325,7 +325,7 @@ class Clock:
 def promised(promise: WatchdogPromise | None = PROMISE, **params: Any) -> Master:
     master = dead(shared("web"))
     node = master.config.node(uuid_of("node3"))
-    commit(master.config).update_node(updated(node, watchdog=promise, ndparams=params))
+    commit(master.config).nodes.update(updated(node, watchdog=promise, ndparams=params))
     return master
 
 
@@ -365,7 +365,7 @@ def test_nothing_starts_when_the_watchdog_may_not_have_fired(
     def promise_anew() -> None:
         node = master.config.node(uuid_of("node3"))
         other = dataclasses.replace(PROMISE, token="87654321-1234-1234-1234-123456789012")
-        commit(master.config).update_node(updated(node, watchdog=other))
+        commit(master.config).nodes.update(updated(node, watchdog=other))
 
     def refuse() -> None:
         raise errors.ConfigurationError("only 1 of 3 master candidates have the configuration")

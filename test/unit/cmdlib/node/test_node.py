@@ -62,7 +62,7 @@ def with_lvm(facts, *, exclusive=False):
     )
     if exclusive:
         group = master.config.group(GROUP)
-        commit(master.config).update_group(
+        commit(master.config).groups.update(
             dataclasses.replace(group, ndparams={"exclusive_storage": True})
         )
     every = {
@@ -143,7 +143,7 @@ def test_a_node_is_added_as_candidate_with_its_certificate(hosts):
     assert node.group == GROUP
     assert master.config.cluster().candidate_certs[node.uuid] == f"CC:{NEW}"
     # One commit: there is never a candidate whose calls are refused.
-    assert master.config.writes == ["add_node, set_candidate_cert"]
+    assert master.config.writes == ["nodes.add, cluster.set_candidate_cert"]
     assert node.uuid in master.locks.keys(Level.NODE)
     assert node.uuid in master.locks.keys(Level.NODE_RES)
 

@@ -177,7 +177,7 @@ def test_a_replica_which_missed_writes_is_not_started(lab: Lab) -> None:
     lab.stop()
     lab.heal()
     with lab.cluster.config.transaction() as change:
-        change.set_instance_primary(lab.instance.uuid, uuid_of(PRIMARY))
+        change.instances.set_primary(lab.instance.uuid, uuid_of(PRIMARY))
     lab.power_off(SECONDARY)
     lab.mark_offline(SECONDARY)
     with pytest.raises(errors.OpExecError, match="is known to miss the writes since .*--force"):
@@ -208,7 +208,7 @@ def test_the_copy_which_stays_is_proved_good(lab: Lab) -> None:
     lab.stop()
     lab.forget_records()
     with lab.cluster.config.transaction() as change:
-        change.set_instance_primary(lab.instance.uuid, uuid_of(SECONDARY))
+        change.instances.set_primary(lab.instance.uuid, uuid_of(SECONDARY))
     op = ops.OpInstanceSetParams(instance_name=WEB, disk_template="plain")
     with pytest.raises(errors.OpExecError, match="cannot be compared"):
         lab.run(op)
@@ -236,7 +236,7 @@ def test_an_accepted_loss_destroys_nothing(lab: Lab) -> None:
     lab.stop()
     lab.forget_records()
     with lab.cluster.config.transaction() as change:
-        change.set_instance_primary(lab.instance.uuid, uuid_of(SECONDARY))
+        change.instances.set_primary(lab.instance.uuid, uuid_of(SECONDARY))
     lab.run(ops.OpInstanceSetParams(instance_name=WEB, disk_template="plain", force=True))
     assert "are kept" in lab.said()
     assert not lab.lost(lab.best())
@@ -285,7 +285,7 @@ def test_kept_volumes_stay_until_the_rest_is_good(lab: Lab) -> None:
     with lab.cluster.config.transaction() as change:
         config = lab.cluster.config.reserving_for("a test")
         part = convert.detached_part(config, lab.instance, kept, uuid_of(SPARE))
-        change.add_detached_disk(part)
+        change.disks.add_detached(part)
     path = Path(lab.nodes.root(_full(SPARE)), "lvm", *map(str, kept.logical_id))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"the last copy")

@@ -143,7 +143,7 @@ def test_clean_up_makes_both_agree_and_then_it_can_be_stopped(tmp_path: Path) ->
 
 def offline(cluster: Cluster, node: str) -> None:
     with cluster.config.transaction() as change:
-        change.update_node(
+        change.nodes.update(
             replace(cluster.config.node(uuid_of(node)), offline=True, master_candidate=False)
         )
 
@@ -151,7 +151,7 @@ def offline(cluster: Cluster, node: str) -> None:
 def back(cluster: Cluster, node: str) -> None:
     """As ``gnt-node modify --offline=no`` records it."""
     with cluster.config.transaction() as change:
-        change.update_node(replace(cluster.config.node(uuid_of(node)), offline=False))
+        change.nodes.update(replace(cluster.config.node(uuid_of(node)), offline=False))
 
 
 def test_a_node_that_was_lost_and_comes_back_starts_nothing(tmp_path: Path) -> None:

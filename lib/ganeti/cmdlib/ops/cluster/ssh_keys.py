@@ -243,7 +243,7 @@ def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]
     )
     done(nodes)
     with unit.config.transaction() as change:
-        change.update_cluster(updated(unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
+        change.cluster.update(updated(unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
     unit.feedback("* Removing the old SSH keys")
     last = NodeKeys({node.uuid: [answers[node.uuid].data] for node in nodes}, new.hosts)
     _all_or_nothing(send(unit.rpc, nodes, ssh_files(unit.config.snapshot(), last)))

@@ -44,7 +44,7 @@ def start(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan, instance: Instanc
     """
     unit.feedback("* starting the instance")
     with unit.config.transaction() as change:
-        change.mark_instance(instance.uuid, prereq.ADMIN_UP)
+        change.instances.mark(instance.uuid, prereq.ADMIN_UP)
     try:
         # A script on the node has left the disks active; others who had them may do otherwise.
         power.start(
@@ -65,15 +65,15 @@ def _add(unit: NewInstanceUnit[CreatePlan], instance: Instance, disks: list[Disk
     try:
         with unit.config.transaction() as change:
             if reserved is None:
-                change.add_instance(instance, disks, unit.ctx.ec_id)
+                change.instances.add(instance, disks, unit.ctx.ec_id)
             else:
-                change.commit_instance(instance, disks, unit.ctx.ec_id)
+                change.instances.commit(instance, disks, unit.ctx.ec_id)
     except errors.ConfigurationError:
         # The removal of the instance releases its port; without the instance this must do so.
         port = instance.network_port
         if port is not None and (reserved is None or port != reserved.network_port):
             with unit.config.transaction() as change:
-                change.release_port(port)
+                change.ports.release(port)
         raise
 
 
@@ -143,7 +143,7 @@ class Creation:
         instance = config.instance(instance.uuid)
         if instance.importing_since is not None:
             with config.transaction() as change:
-                change.update_instance(updated(instance, importing_since=None))
+                change.instances.update(updated(instance, importing_since=None))
 
     # -- disks -----------------------------------------------------------------
 
@@ -241,6 +241,6 @@ class Creation:
             )
         with config.transaction() as change:
             if self._unit.reserved is None:
-                change.remove_instance(instance.uuid)
+                change.instances.remove(instance.uuid)
             else:
-                change.reserve_instance(instance.uuid)
+                change.instances.reserve(instance.uuid)

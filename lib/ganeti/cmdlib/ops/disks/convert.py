@@ -107,7 +107,7 @@ def add_parts(
     ownership.require_absent(rpc, instance, [(device, node_uuid) for device in devices])
     with config.transaction() as change:
         for device in devices:
-            change.add_detached_disk(detached_part(config, instance, device, node_uuid))
+            change.disks.add_detached(detached_part(config, instance, device, node_uuid))
 
 
 def exchange_parts(
@@ -128,12 +128,12 @@ def exchange_parts(
     """
     for detached in marked(config, instance):
         if detached.nodes == (made_on.uuid,):
-            change.remove_detached_disk(detached.uuid)
+            change.disks.remove_detached(detached.uuid)
     for disk in new:
-        change.update_disk(disk)
+        change.disks.update(disk)
     for disk in old:
         for child in disk.children:
-            change.add_detached_disk(detached_part(config, instance, child, left.uuid))
+            change.disks.add_detached(detached_part(config, instance, child, left.uuid))
 
 
 def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
@@ -162,7 +162,7 @@ def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
     if disks:
         with unit.config.transaction() as change:
             for disk in disks:
-                change.remove_detached_disk(disk.uuid)
+                change.disks.remove_detached(disk.uuid)
 
 
 def _require_present(config: Config, rpc: RpcRunner, instance: Instance) -> None:
@@ -396,7 +396,7 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
     )
     with unit.config.transaction() as change:
         for disk in made:
-            change.add_detached_disk(
+            change.disks.add_detached(
                 dataclasses.replace(disk, name=mark(instance.uuid), iv_name="")
             )
     hint = "The next conversion or the removal of the instance destroys them."
@@ -469,12 +469,14 @@ def _exchange(
     """Exchange the old disks of an instance for the new ones, and mark the old ones."""
     with config.transaction() as change:
         for before, after in zip(old, made, strict=True):
-            change.update_disk(dataclasses.replace(change.data.disks[after.uuid], name=before.name))
-            change.update_disk(
+            change.disks.update(
+                dataclasses.replace(change.data.disks[after.uuid], name=before.name)
+            )
+            change.disks.update(
                 dataclasses.replace(change.data.disks[before.uuid], name=mark(instance.uuid))
             )
-        change.replace_disks(instance.uuid, [disk.uuid for disk in made])
-        change.set_disks_active(instance.uuid, False)
+        change.disks.replace(instance.uuid, [disk.uuid for disk in made])
+        change.instances.set_disks_active(instance.uuid, False)
 
 
 # -- between plain and drbd ------------------------------------------------------
@@ -513,7 +515,7 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
     ownership.require_absent(unit.rpc, instance, [(part, node) for _index, node, part in parts])
     with unit.config.transaction() as change:
         for _index, _node, part in parts:
-            change.add_detached_disk(part)
+            change.disks.add_detached(part)
     with UndoStack(unit.warn) as undo:
         undo.add("volumes of the DRBD disks", clear, unit, instance)
         for index, node, _part in parts:
@@ -530,12 +532,12 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         )
         with unit.config.transaction() as change:
             for _index, _node, part in parts:
-                change.remove_detached_disk(part.uuid)
+                change.disks.remove_detached(part.uuid)
             for before, after in zip(old, made, strict=True):
-                change.add_detached_disk(dataclasses.replace(after, name=before.name, iv_name=""))
-            change.replace_disks(instance.uuid, [disk.uuid for disk in made])
+                change.disks.add_detached(dataclasses.replace(after, name=before.name, iv_name=""))
+            change.disks.replace(instance.uuid, [disk.uuid for disk in made])
             for before in old:
-                change.remove_detached_disk(before.uuid)
+                change.disks.remove_detached(before.uuid)
         undo.commit()
 
 
@@ -559,9 +561,9 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
             data, meta = disk.children
             for node in disk.nodes:
                 for device in (meta,) if node == primary else (data, meta):
-                    change.add_detached_disk(detached_part(unit.config, instance, device, node))
-            change.release_port(disk.drbd_id.port)
-            change.update_disk(
+                    change.disks.add_detached(detached_part(unit.config, instance, device, node))
+            change.ports.release(disk.drbd_id.port)
+            change.disks.update(
                 dataclasses.replace(
                     disk,
                     dev_type=PLAIN,
@@ -571,7 +573,7 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
                     params=None,
                 )
             )
-        change.set_disks_active(instance.uuid, False)
+        change.instances.set_disks_active(instance.uuid, False)
     fresh = unit.config.instance(instance.uuid)
     if not good:
         unit.warn(

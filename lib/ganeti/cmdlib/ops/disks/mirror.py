@@ -199,7 +199,7 @@ def change_primary(unit: AnyUnit, instance: Instance, target: Node, *, ignore: b
         finally:
             shutdown_disks(unit.config, unit.rpc, instance, target.uuid if source.offline else None)
     with unit.config.transaction() as change:
-        change.set_instance_primary(instance.uuid, target.uuid)
+        change.instances.set_primary(instance.uuid, target.uuid)
         replicas.record_new_primary(change, disks, source, good=good)
 
 

@@ -332,7 +332,7 @@ def carry_out(
         elif step.action == MOD_ATTACH:
             assert step.disk is not None
             with unit.config.transaction() as change:
-                change.attach_disk(instance.uuid, step.disk.uuid, step.index)
+                change.disks.attach(instance.uuid, step.disk.uuid, step.index)
             _join(unit, instance, unit.config.disk(step.disk.uuid), step.index, plug)
         elif step.action in (MOD_REMOVE, MOD_DETACH):
             assert step.disk is not None
@@ -341,7 +341,7 @@ def carry_out(
             assert step.disk is not None
             present = unit.config.disk(step.disk.uuid)
             with unit.config.transaction() as change:
-                change.update_disk(
+                change.disks.update(
                     dataclasses.replace(
                         present, mode=step.disk.mode, name=step.disk.name, params=step.disk.params
                     )
@@ -377,7 +377,7 @@ def _make(
     with UndoStack(unit.warn, hint=hint) as undo:
         undo.add(f"disk {step.index} in the configuration", _forget, unit.config, instance, disk)
         with unit.config.transaction() as change:
-            change.add_disk(instance.uuid, disk, step.index)
+            change.disks.add(instance.uuid, disk, step.index)
         undo.add(f"disk {step.index}", disk_work.remove_disks, unit, instance, [disk])
         try:
             disk_work.create_storage_dir(unit.rpc, instance, [disk])
@@ -407,7 +407,7 @@ def _driver_of(disks: Sequence[Disk]) -> str | None:
 def _forget(config: Config, instance: Instance, disk: Disk) -> None:
     if disk.uuid in config.instance(instance.uuid).disks:
         with config.transaction() as change:
-            change.remove_disk(instance.uuid, disk.uuid)
+            change.disks.remove(instance.uuid, disk.uuid)
 
 
 def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Hotplug | None) -> None:
@@ -440,10 +440,10 @@ def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | No
         except errors.OpExecError as err:
             raise errors.OpExecError(f"{err}. Repair the cause and repeat the command.") from err
         with unit.config.transaction() as change:
-            change.remove_disk(instance.uuid, disk.uuid)
+            change.disks.remove(instance.uuid, disk.uuid)
     else:
         with unit.config.transaction() as change:
-            change.detach_disk(instance.uuid, disk.uuid)
+            change.disks.detach(instance.uuid, disk.uuid)
     instance = unit.config.instance(instance.uuid)
     if not instance.disks and step.action == MOD_REMOVE:
         _remove_directory(unit, instance, disk)

@@ -96,7 +96,7 @@ def disown(config: Config, refused: set[DeviceKey], device: Disk, node_uuid: str
     if records:
         with config.transaction() as change:
             for uuid in records:
-                change.remove_detached_disk(uuid)
+                change.disks.remove_detached(uuid)
 
 
 def to_remove(refused: Collection[DeviceKey], disk: Disk, node_uuid: str) -> Iterator[Disk]:

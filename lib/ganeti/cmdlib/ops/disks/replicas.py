@@ -110,9 +110,9 @@ def record_use(
         return
     with config.transaction() as change:
         for uuid in used:
-            change.forget_in_sync(uuid)
+            change.disks.forget_in_sync(uuid)
         for uuid, node in left:
-            change.mark_outdated(uuid, node)
+            change.disks.mark_outdated(uuid, node)
     if left:
         # The record may be that of an earlier attempt, which reached too few candidates.
         config.require_committed()
@@ -129,7 +129,7 @@ def forget_outdated(config: Config, disks: Sequence[Disk]) -> None:
     if known:
         with config.transaction() as change:
             for uuid in known:
-                change.forget_outdated(uuid)
+                change.disks.forget_outdated(uuid)
 
 
 def record_new_primary(
@@ -144,9 +144,9 @@ def record_new_primary(
     """
     for disk in mirrored(disks):
         if not good:
-            change.mark_outdated(disk.uuid, source.uuid)
+            change.disks.mark_outdated(disk.uuid, source.uuid)
         elif not source.offline:
-            change.forget_outdated(disk.uuid)
+            change.disks.forget_outdated(disk.uuid)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -234,9 +234,9 @@ def record_active(config: Config, seen: Sequence[Observation]) -> None:
     with config.transaction() as change:
         for one in changes:
             if one.outdated is not None:
-                change.mark_outdated(one.disk.uuid, one.outdated)
+                change.disks.mark_outdated(one.disk.uuid, one.outdated)
             else:
-                change.forget_outdated(one.disk.uuid)
+                change.disks.forget_outdated(one.disk.uuid)
 
 
 def record_equal(config: Config, instance: Instance, seen: Sequence[Observation]) -> None:
@@ -256,4 +256,4 @@ def record_equal(config: Config, instance: Instance, seen: Sequence[Observation]
     if equal:
         with config.transaction() as change:
             for uuid in equal:
-                change.mark_in_sync(uuid)
+                change.disks.mark_in_sync(uuid)

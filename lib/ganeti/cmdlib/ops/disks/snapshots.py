@@ -197,7 +197,7 @@ def _change_tags(
     tags = {*present.tags, *add}.difference(remove)
     if tags != set(present.tags):
         with config.transaction() as change:
-            change.update_instance(updated(present, tags=tuple(sorted(tags))))
+            change.instances.update(updated(present, tags=tuple(sorted(tags))))
 
 
 def partly_restored(instance: Instance) -> list[tuple[int, str]]:

@@ -76,7 +76,7 @@ def protect(config: Config, rpc: RpcRunner, instance: Instance, disks: Sequence[
     with config.transaction() as change:
         for uuid in answer.data:
             # When the master has resumed its I/O meanwhile, it has another serial number.
-            change.mark_never_alone(uuid, primary, stored[uuid].serial_no)
+            change.disks.mark_never_alone(uuid, primary, stored[uuid].serial_no)
 
 
 def is_wanted(config: Config, instance: Instance) -> bool:
@@ -110,7 +110,7 @@ def forget(config: Config, disks: Iterable[Disk]) -> None:
     if known:
         with config.transaction() as change:
             for disk in known:
-                change.forget_never_alone(disk.uuid)
+                change.disks.forget_never_alone(disk.uuid)
     elif chosen and config.cluster().auto_instance_failover:
         # An earlier attempt may have removed it on this node only.
         config.require_committed()
@@ -171,7 +171,7 @@ def conclude(
     if found:
         with config.transaction() as change:
             for uuid in found:
-                change.conclude_outdated(uuid, source_uuid)
+                change.disks.conclude_outdated(uuid, source_uuid)
 
 
 def complete_without(

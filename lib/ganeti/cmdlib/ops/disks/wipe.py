@@ -96,7 +96,7 @@ def begin_growth(config: Config, disk: Disk, reached: int) -> None:
     """
     if is_wanted(config, disk.data_device):
         with config.transaction() as change:
-            change.update_disk(updated(change.data.disks[disk.uuid], unwiped_from=reached))
+            change.disks.update(updated(change.data.disks[disk.uuid], unwiped_from=reached))
 
 
 def finish(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
@@ -121,7 +121,7 @@ def finish(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
             f" wiped: {why(err)}"
         ) from err
     with unit.config.transaction() as change:
-        change.update_disk(updated(change.data.disks[disk.uuid], unwiped_from=None))
+        change.disks.update(updated(change.data.disks[disk.uuid], unwiped_from=None))
 
 
 def require_finished(instance: Instance, index: int, disk: Disk) -> None:

@@ -61,7 +61,7 @@ def start(
                 accept_loss=accept_loss,
             )
         with unit.config.transaction() as change:
-            change.set_disks_active(instance.uuid, True)
+            change.instances.set_disks_active(instance.uuid, True)
         undo.add("disks marked active", _mark_disks_inactive, unit.config, instance)
         answer = unit.rpc.call(
             INSTANCE_START,
@@ -146,4 +146,4 @@ def stop_steps(config: Config, instance: Instance, timeout_s: int) -> list[str]:
 
 def _mark_disks_inactive(config: Config, instance: Instance) -> None:
     with config.transaction() as change:
-        change.set_disks_active(instance.uuid, False)
+        change.instances.set_disks_active(instance.uuid, False)

@@ -24,7 +24,7 @@ def remove_instance(
     # Marked down first, so that the watcher does not start it again during the removal.
     if instance.admin_state == prereq.ADMIN_UP:
         with unit.config.transaction() as change:
-            change.mark_instance(instance.uuid, prereq.ADMIN_DOWN)
+            change.instances.mark(instance.uuid, prereq.ADMIN_DOWN)
     fresh = unit.config.instance(instance.uuid)
     if not fresh.forthcoming:
         try:
@@ -34,7 +34,7 @@ def remove_instance(
         _remove_disks(unit, fresh, ignore=ignore_failures)
         _remove_console_log(unit, fresh)
     with unit.config.transaction() as change:
-        change.remove_instance(fresh.uuid)
+        change.instances.remove(fresh.uuid)
 
 
 def _remove_console_log(unit: AnyUnit, instance: Instance) -> None:

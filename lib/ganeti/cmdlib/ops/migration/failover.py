@@ -67,10 +67,10 @@ def fail_over(
             _shut_down(unit, plan, source.uuid, ignore_consistency)
         undo.commit()
     with unit.config.transaction() as change:
-        change.set_instance_primary(instance.uuid, target.uuid)
+        change.instances.set_primary(instance.uuid, target.uuid)
         replicas.record_new_primary(change, disks, source, good=good)
         if disks and instance.admin_state != prereq.ADMIN_UP:
-            change.set_disks_active(instance.uuid, False)
+            change.instances.set_disks_active(instance.uuid, False)
     if instance.admin_state != prereq.ADMIN_UP:
         return
     unit.feedback(f"* starting it on {target.name}")

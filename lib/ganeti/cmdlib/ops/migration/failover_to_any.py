@@ -244,7 +244,7 @@ class FailoverToAny:
             convert.exchange_parts(
                 config, change, instance, old, new, made_on=target, left=self._plan.left
             )
-            change.set_instance_primary(instance.uuid, target.uuid)
+            change.instances.set_primary(instance.uuid, target.uuid)
         moved = config.instance(instance.uuid)
         disks = mirror.mirrored_disks(config, moved)
         self._connect(moved, disks)

@@ -263,7 +263,7 @@ def record_target(
     :param in_sync_with: the former primary node, if the replicas there are known to be in sync.
     """
     with config.transaction() as change:
-        change.set_instance_primary(instance.uuid, target.uuid)
+        change.instances.set_primary(instance.uuid, target.uuid)
         if in_sync_with is not None:
             disks = config.instance_disks(instance)
             replicas.record_new_primary(change, disks, in_sync_with, good=True)

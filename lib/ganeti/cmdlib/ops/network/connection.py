@@ -85,7 +85,7 @@ class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"], ABC):
         if plan.new:
             with self.config.transaction() as change:
                 for group in plan.new:
-                    change.update_group(group)
+                    change.groups.update(group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,8 @@ def promote(config: Config, rpc: RpcRunner, node: Node) -> None:
     """
     digest = certificate_digest(rpc, node)
     with config.transaction() as change:
-        change.update_node(updated(node, master_candidate=True))
-        change.set_candidate_cert(node.uuid, digest)
+        change.nodes.update(updated(node, master_candidate=True))
+        change.cluster.set_candidate_cert(node.uuid, digest)
 
 
 def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
@@ -121,7 +121,7 @@ def give_up(unit: AnyUnit, *nodes: Node) -> None:
 def demote(unit: AnyUnit, node: Node) -> None:
     """Make a master candidate a regular node."""
     with unit.config.transaction() as change:
-        change.update_node(updated(node, master_candidate=False))
+        change.nodes.update(updated(node, master_candidate=False))
     give_up(unit, node)
 
 

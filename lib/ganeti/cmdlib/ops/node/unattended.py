@@ -117,7 +117,7 @@ def _record(config: Config, node: Node, promise: WatchdogPromise) -> Node:
         if present.watchdog != node.watchdog:
             raise errors.OpExecError("what it has promised has changed meanwhile")
         if present.watchdog != promise:
-            change.update_node(updated(present, watchdog=promise))
+            change.nodes.update(updated(present, watchdog=promise))
     return config.node(node.uuid)
 
 

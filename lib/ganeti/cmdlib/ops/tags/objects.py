@@ -71,14 +71,14 @@ def change(
         # No lock protects the tags of the cluster, so they are read inside the transaction.
         with config.transaction() as transaction:
             prereq.require_tags(add, transaction.data.cluster.tags)
-            transaction.update_cluster(_changed(transaction.data.cluster, add, remove))
+            transaction.cluster.update(_changed(transaction.data.cluster, add, remove))
         return
     with config.transaction() as transaction:
         write: dict[str, Callable[[Any], None]] = {
-            tags_c.INSTANCE: transaction.update_instance,
-            tags_c.NODEGROUP: transaction.update_group,
-            tags_c.NODE: transaction.update_node,
-            tags_c.NETWORK: transaction.update_network,
+            tags_c.INSTANCE: transaction.instances.update,
+            tags_c.NODEGROUP: transaction.groups.update,
+            tags_c.NODE: transaction.nodes.update,
+            tags_c.NETWORK: transaction.networks.update,
         }
         write[kind](_changed(obj, add, remove))
 

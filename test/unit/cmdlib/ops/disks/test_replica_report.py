@@ -42,7 +42,7 @@ def shown(
         dataclasses.replace(drbd_of("web"), **record), admin_state="down", disks_active=active
     )
     if offline:
-        commit(master.config).update_node(
+        commit(master.config).nodes.update(
             dataclasses.replace(master.config.node(uuid_of(offline)), offline=True)
         )
     by_node = dict(zip((NODE1, NODE2), reports, strict=False))
@@ -257,7 +257,7 @@ def with_kept(name: str = "web-data_old") -> Master:
         uuid=uuid_of(name),
         serial_no=1,
     )
-    commit(master.config).add_detached_disk(left)
+    commit(master.config).disks.add_detached(left)
     return master
 
 

@@ -299,7 +299,7 @@ def test_exclusive_storage():
     nodes = Nodes(plain_of("web"))
     node = nodes.master.config.node(uuid_of("node1"))
     group = nodes.master.config.group(node.group)
-    commit(nodes.master.config).update_group(
+    commit(nodes.master.config).groups.update(
         dataclasses.replace(group, ndparams={**group.ndparams, "exclusive_storage": True})
     )
     nodes.refused(take(), "exclusive storage: a snapshot would share")

@@ -42,7 +42,7 @@ def switch(lab: Lab, seconds: int | None) -> None:
     values = dataclasses.replace(
         config.cluster(), auto_instance_failover=seconds, ndparams={"oob_program": "/bin/oob"}
     )
-    commit(config).update_cluster(values)
+    commit(config).cluster.update(values)
 
 
 def disk(lab: Lab) -> Disk:
@@ -190,13 +190,13 @@ def test_a_tag_keeps_disks_as_they_were(lab: Lab, kind: str) -> None:
     config = lab.cluster.config
     change = commit(config)
     if kind == "cluster":
-        change.update_cluster(dataclasses.replace(config.cluster(), tags=(ALONE_TAG,)))
+        change.cluster.update(dataclasses.replace(config.cluster(), tags=(ALONE_TAG,)))
     elif kind == "group":
         (one,) = config.snapshot().nodegroups.values()
-        change.update_group(updated(one, tags=(ALONE_TAG,)))
+        change.groups.update(updated(one, tags=(ALONE_TAG,)))
     else:
         assert lab.instance is not None
-        change.update_instance(updated(lab.instance, tags=(ALONE_TAG,)))
+        change.instances.update(updated(lab.instance, tags=(ALONE_TAG,)))
     verify(lab)
     assert disk(lab).never_alone is None
     lab.cut()
@@ -220,7 +220,7 @@ def test_switching_off_and_on(lab: Lab) -> None:
 def test_without_a_helper_which_could_fence_the_node_nothing_waits(lab: Lab) -> None:
     config = lab.cluster.config
     without = dataclasses.replace(config.cluster(), ndparams={"oob_program": ""})
-    commit(config).update_cluster(without)
+    commit(config).cluster.update(without)
     verify(lab)
     assert disk(lab).never_alone is None
     assert not lab.kernel.minors[lab.key(PRIMARY)].waits

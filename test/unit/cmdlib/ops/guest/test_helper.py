@@ -219,7 +219,9 @@ def test_a_definition_with_another_fault_says_that_one():
 
 def test_a_network_that_is_not_connected_to_the_group():
     master = master_of()
-    commit(master.config).update_group(dataclasses.replace(master.config.group(GROUP), networks={}))
+    commit(master.config).groups.update(
+        dataclasses.replace(master.config.group(GROUP), networks={})
+    )
     assert "gnt-network connect" in master.refused(create(), errors.ECODE_STATE)
 
 

@@ -85,7 +85,7 @@ def consistent(master):
 
 def test_a_reservation_touches_no_node(master):
     assert master.run(reserve()) == ["node2.example.com"]
-    assert master.config.writes == ["add_instance"]
+    assert master.config.writes == ["instances.add"]
     assert master.rpc.acting() == [] and {name for name, _phase, _node in master.rpc.hooks()} == {
         "config-update"
     }
@@ -304,7 +304,7 @@ def test_a_commit_that_fails_and_leaves_disks_says_so(master):
 def test_the_node_was_lost(master):
     master.run(reserve())
     with master.config.transaction() as change:
-        change.update_node(replace(master.config.node(uuid_of("node2")), offline=True))
+        change.nodes.update(replace(master.config.node(uuid_of("node2")), offline=True))
     assert "node2" in master.refused(commit(), errors.ECODE_STATE)
     master.run(commit(pnode="node3"))
     assert master.rpc.where("web") == ["node3"]
@@ -318,7 +318,7 @@ def test_it_was_changed_while_the_job_waited(master):
     def then_tagged(name):
         found = original(name)
         with master.config.transaction() as change:
-            change.update_instance(replace(found, tags=("new",)))
+            change.instances.update(replace(found, tags=("new",)))
         return found
 
     master.config.expand_instance = then_tagged
@@ -333,7 +333,7 @@ def test_it_was_changed_while_the_job_waited(master):
 def test_removed_without_asking_a_node(master):
     master.run(reserve())
     with master.config.transaction() as change:
-        change.update_node(replace(master.config.node(uuid_of("node2")), offline=True))
+        change.nodes.update(replace(master.config.node(uuid_of("node2")), offline=True))
     job = master.new_job()
     master.run(instance.OpInstanceRemove(instance_name=WEB), job)
     assert master.rpc.acting() == []

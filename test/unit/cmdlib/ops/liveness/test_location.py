@@ -309,7 +309,7 @@ def assert_untouched(master: Master, op: OpCode) -> None:
 def offline(master: Master, *nodes: str) -> None:
     for name in nodes:
         node = master.config.node(uuid_of(name))
-        commit(master.config).update_node(
+        commit(master.config).nodes.update(
             dataclasses.replace(node, offline=True, master_candidate=False)
         )
     master.config.writes.clear()
@@ -485,7 +485,7 @@ def test_nothing_is_taken_from_a_guest_on_a_living_node(op: OpCode) -> None:
 def test_disks_are_recreated_elsewhere_only_when_the_machine_is_off(running: bool) -> None:
     master = master_with(DOWN, "plain")
     offline(master, "node2")
-    commit(master.config).set_instance_primary(uuid_of("web"), NODE2)
+    commit(master.config).instances.set_primary(uuid_of("web"), NODE2)
     master.config.writes.clear()
     master.rpc.alive.add("node2.example.com")
     if running:
@@ -499,7 +499,7 @@ def test_other_ways_away_from_a_living_node() -> None:
     assert "runs there" in refusal(lost_primary(alive=True, running=True), migrate)
     assert "--ignore-consistency" in refusal(lost_primary(alive=True), migrate)
     master = lost_primary(alive=True, running=True)
-    commit(master.config).mark_instance(uuid_of("web"), DOWN)
+    commit(master.config).instances.mark(uuid_of("web"), DOWN)
     master.config.writes.clear()
     by_hand = ops.OpInstanceSetParams(instance_name=WEB, pnode="node3", force=True)
     assert "runs there" in refusal(master, by_hand)

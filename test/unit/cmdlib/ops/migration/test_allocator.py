@@ -109,7 +109,7 @@ def test_a_node_that_came_while_waiting_is_not_taken():
 
     def undrain():
         node = master.config.node(uuid_of("node3"))
-        commit(master.config).update_node(dataclasses.replace(node, drained=False))
+        commit(master.config).nodes.update(dataclasses.replace(node, drained=False))
         start()
 
     job.notify_start = undrain

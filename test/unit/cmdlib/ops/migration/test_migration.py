@@ -64,7 +64,7 @@ def test_a_live_migration():
         ("instance_finalize_migration_dst", NODE2),
         ("blockdev_shutdown_multi", NODE1),
     ]
-    assert master.config.writes == ["set_instance_primary"]
+    assert master.config.writes == ["instances.set_primary"]
     assert primary(master) == NODE2
     assert master.rpc.where("web") == ["node2"]
     _node, args = master.rpc.of("instance_migrate")[0]
@@ -88,7 +88,7 @@ def test_the_cluster_says_the_mode_where_nobody_chooses(wish, live):
     master = master_with()
     cluster = master.config.cluster()
     hvparams = {**cluster.hvparams, "fake": {"migration_mode": "non-live"}}
-    commit(master.config).update_cluster(dataclasses.replace(cluster, hvparams=hvparams))
+    commit(master.config).cluster.update(dataclasses.replace(cluster, hvparams=hvparams))
     master.run(migrate(**wish))
     assert master.rpc.of("instance_migrate")[0][1]["live"] is live
 
@@ -436,7 +436,7 @@ def test_cleanup_when_all_was_sent_keeps_the_target(primary_is):
     master.rpc.run("web", "node2")
     if primary_is == "node2":
         with master.config.transaction() as change:
-            change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+            change.instances.set_primary(uuid_of("web"), uuid_of("node2"))
     reports(master, node1="completed!", node2="completed")
     master.run(cleanup())
     assert acts(master) == [
@@ -532,7 +532,7 @@ def test_cleanup_removes_what_a_former_source_keeps():
     master.rpc.running.clear()
     master.rpc.run("web", "node2")
     with master.config.transaction() as change:
-        change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+        change.instances.set_primary(uuid_of("web"), uuid_of("node2"))
     reports(master, node1="completed!")
     master.run(cleanup())
     assert ("finalize_migration_src", "node1", True) in acts(master)
@@ -669,7 +669,7 @@ def test_cleanup_resumes_a_postcopy_migration(known):
     master.rpc.run("web", "node2")
     if known == "node2":
         with master.config.transaction() as change:
-            change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+            change.instances.set_primary(uuid_of("web"), uuid_of("node2"))
     paused = {"node1": "postcopy-paused!", "node2": "postcopy-paused"}
     reports(master, **paused)
     answer = master.rpc._answer
@@ -706,7 +706,7 @@ def test_cleanup_never_continues_a_postcopy_source():
     assert acts(master) == []
     # Where the configuration names the target already, the instance can be started there.
     with master.config.transaction() as change:
-        change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+        change.instances.set_primary(uuid_of("web"), uuid_of("node2"))
     assert "cannot run on" in master.failed(cleanup())
     assert acts(master) == [("finalize_migration_src", "node1", True)]
 
@@ -739,7 +739,7 @@ def test_cleanup_twice_is_no_error():
 def test_a_failover_stops_writes_and_starts(template):
     master = master_with(template)
     master.run(failover(shutdown_timeout=9))
-    assert master.config.writes == ["set_instance_primary", "set_disks_active"]
+    assert master.config.writes == ["instances.set_primary", "instances.set_disks_active"]
     names = [name for name in master.rpc.acting() if not name.startswith("blockdev")]
     assert names == ["instance_shutdown", "instance_start"]
     assert master.rpc.of("instance_shutdown")[0][1]["timeout_s"] == 9

@@ -277,7 +277,7 @@ def test_failover_while_the_primary_is_marked_offline():
     master = master_with()
     master.run(failover())  # now on node2, node1 is the secondary
     node2 = master.config.node(uuid_of("node2"))
-    commit(master.config).update_node(replace(node2, offline=True))
+    commit(master.config).nodes.update(replace(node2, offline=True))
     master.rpc.calls.clear()
     master.rpc.running.clear()
     master.rpc.answers["blockdev_find_multi"] = ALONE
@@ -299,7 +299,7 @@ def test_a_broken_half_is_not_used_though_the_other_node_is_offline():
     master = master_with()
     master.run(failover())
     node2 = master.config.node(uuid_of("node2"))
-    commit(master.config).update_node(replace(node2, offline=True))
+    commit(master.config).nodes.update(replace(node2, offline=True))
     master.rpc.answers["blockdev_find_multi"] = BROKEN
     with pytest.raises(errors.OpExecError, match="no complete copy"):
         master.run(failover())

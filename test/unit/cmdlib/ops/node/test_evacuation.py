@@ -98,7 +98,7 @@ def test_migrations_that_are_refused(changes, ecode, fragment):
 def test_each_migration_asks_the_allocator(choice):
     """An instance with mirrored disks has its target already."""
     master = full_node("diskless", "drbd")
-    commit(master.config).update_cluster(
+    commit(master.config).cluster.update(
         dataclasses.replace(master.config.cluster(), default_iallocator="chooser")
     )
     master.run(OpNodeMigrate(node_name="node2", **choice))
@@ -133,7 +133,7 @@ def test_evacuating_a_node(mode):
 
 def test_evacuating_a_dead_node():
     master = full_node("diskless")
-    commit(master.config).update_node(
+    commit(master.config).nodes.update(
         dataclasses.replace(
             master.config.node(uuid_of("node2")), offline=True, master_candidate=False
         )
@@ -269,7 +269,7 @@ def test_the_allocator_says_which_jobs_empty_the_node():
 @pytest.mark.parametrize("given", [None, "."])
 def test_evacuation_by_the_default_allocator(given):
     master = full_node("diskless")
-    commit(master.config).update_cluster(
+    commit(master.config).cluster.update(
         dataclasses.replace(master.config.cluster(), default_iallocator="dumpin")
     )
     master.rpc.answers["iallocator_runner"] = evacuation(MOVED[:1], jobs=[wanted("web0")])

@@ -79,13 +79,13 @@ def submitted(master: Master) -> list[list[str]]:
 
 
 def change_node(master: Master, **values: Any) -> None:
-    commit(master.config).update_node(updated(master.config.node(uuid_of("node2")), **values))
+    commit(master.config).nodes.update(updated(master.config.node(uuid_of("node2")), **values))
 
 
 def moved(master: Master, name: str, node: str) -> None:
     """As if the instance had been migrated."""
     instance = master.config.instance(uuid_of(name))
-    commit(master.config).update_instance(updated(instance, primary_node=uuid_of(node)))
+    commit(master.config).instances.update(updated(instance, primary_node=uuid_of(node)))
 
 
 def drained(master: Master) -> None:
@@ -155,7 +155,7 @@ def test_a_node_which_is_offline_is_refused() -> None:
 def test_the_only_complete_replica_is_kept() -> None:
     master = cluster(secondary=True)
     disk = master.config.snapshot().disks[uuid_of("db-disk0")]
-    commit(master.config).update_disk(
+    commit(master.config).disks.update(
         dataclasses.replace(disk, outdated_node=uuid_of("node1"), outdated_since=1.0)
     )
     text = master.refused(start(), errors.ECODE_STATE)
@@ -177,7 +177,7 @@ def test_what_another_node_gets_back_is_a_visitor(evacuate: bool) -> None:
     web = (uuid_of("web"),)
     first = Maintenance(since=1.0, ready_at=2.0, primaries=web, secondaries=web)
     other = updated(master.config.node(uuid_of("node1")), maintenance=first)
-    commit(master.config).update_node(other)
+    commit(master.config).nodes.update(other)
     master.run(start(evacuate=evacuate, remote_node="node3" if evacuate else None))
     mark = mark_of(master)
     assert (mark.primaries, mark.secondaries, mark.visitors) == ((), (), web)
@@ -253,7 +253,7 @@ def test_replicas_come_back_to_where_the_instance_is() -> None:
     for name in ("web", "db"):
         disk = master.config.snapshot().disks[uuid_of(f"{name}-disk0")]
         nodes = (uuid_of("node1"), uuid_of("node3"))
-        commit(master.config).update_disk(
+        commit(master.config).disks.update(
             dataclasses.replace(disk, logical_id=(*nodes, *disk.logical_id[2:]), nodes=nodes)
         )
     moved(master, "web", "node1")
@@ -271,7 +271,7 @@ def test_a_stopped_instance_starts_unless_its_user_said_otherwise() -> None:
     change_node(master, drained=False, master_candidate=True)
     assert "web.example.com (start it)" in master.refused(check(), errors.ECODE_STATE)
     with master.config.transaction() as change:
-        change.mark_instance(uuid_of("web"), "down")
+        change.instances.mark(uuid_of("web"), "down")
     master.run(end())
     assert submitted(master) == [[CHECK]]
     master.run(check())

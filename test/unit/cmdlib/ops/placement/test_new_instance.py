@@ -231,7 +231,7 @@ def test_a_node_that_came_while_waiting_is_left_out(master):
 
     def change(**flags):
         fresh = master.config.node("uuid-node3")
-        commit(master.config).update_node(
+        commit(master.config).nodes.update(
             type(drained)(
                 **{**{name: getattr(fresh, name) for name in fresh.__dataclass_fields__}, **flags}
             )

@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 def willing(master: Master, *tags: str) -> Master:
     """With LVM, and the cluster wants it."""
     cluster = master.config.cluster()
-    commit(master.config).update_cluster(
+    commit(master.config).cluster.update(
         dataclasses.replace(
             cluster,
             tags=tags or (self_repair.TAG,),
@@ -163,7 +163,7 @@ def test_a_volume_that_is_no_mirror_is_never_thrown_away() -> None:
 def test_a_group_may_want_it_alone() -> None:
     master = willing(cluster_with(drbd_of("web")), "other")
     group = next(iter(master.config.groups()))
-    commit(master.config).update_group(dataclasses.replace(group, tags=(self_repair.TAG,)))
+    commit(master.config).groups.update(dataclasses.replace(group, tags=(self_repair.TAG,)))
     nodes_say(master)
     look(master)
     nodes_say(master, node2=[lost()])
@@ -173,7 +173,7 @@ def test_a_group_may_want_it_alone() -> None:
 def test_nodes_marked_offline_are_not_asked() -> None:
     master = willing(cluster_with(drbd_of("web")))
     node = master.config.node(uuid_of("node3"))
-    commit(master.config).update_node(dataclasses.replace(node, offline=True))
+    commit(master.config).nodes.update(dataclasses.replace(node, offline=True))
     nodes_say(master)
     look(master)
     assert sorted(name for name, _args in master.rpc.of("node_verify")) == [NODE1, NODE2]

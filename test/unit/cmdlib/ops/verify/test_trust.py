@@ -70,7 +70,7 @@ def test_a_renewal_that_stands_still(here: paths.Paths, trace: str) -> None:
         cluster = master.config.cluster()
         uuid = uuid_of("node1")
         with master.config.transaction() as change:
-            change.update_cluster(
+            change.cluster.update(
                 updated(cluster, candidate_certs={uuid: "AA:BB", f"{uuid}-renewal": "CC:DD"})
             )
     good, (line,) = findings(master)

@@ -1,14 +1,10 @@
-"""The state which a transaction builds: its tables, its index, and what every operation checks.
-
-:class:`Change` has what the operations share. They are in :mod:`.instance_changes`, for instances
-and disks, and in :mod:`.transaction`, for everything else.
-"""
+"""The state which a transaction builds: its tables, its index, and what every operation checks."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ganeti import errors
 from ganeti.config import ports
@@ -30,8 +26,6 @@ from ganeti.objects import (
     updated,
 )
 
-ObjectT = TypeVar("ObjectT", Node, NodeGroup, Instance, Network, Disk)
-
 KINDS: Final = tuple(OBJECT_KINDS)
 #: Kinds which other versions do not have: the file has their table only when there are objects.
 OWN_KINDS: Final = frozenset({"documents"})
@@ -49,29 +43,34 @@ _KIND_OF: Final[dict[type, str]] = {
 CLUSTER: Final = ("cluster", "")
 
 
-class Change:
-    """The changes of one state of the configuration; used by one thread.
+class Draft:
+    """A state of the configuration in the making; used by one thread.
 
     :param base: the state with which the transaction begins.
-    :param index: the index of ``base``; each operation updates it.
+    :param index: the index of ``base``; each change updates it.
+    :param recent: what the states before this one have changed.
     :param now: returns the time in seconds since 1970.
     """
 
     def __init__(
-        self, base: ConfigData, index: Index, reservations: Reservations, now: Callable[[], float]
+        self,
+        base: ConfigData,
+        index: Index,
+        reservations: Reservations,
+        recent: RecentChanges,
+        now: Callable[[], float],
     ) -> None:
         self._base = base
         self._index = index
         # All updates of the index: kind, UUID, the old and the new object.
         self._indexed: list[tuple[str, str, Any, Any]] = []
-        self._reservations = reservations
-        self.now = now()
         self._tables: dict[str, dict[str, Any]] = {}
         self._cluster = base.cluster
         self._data: ConfigData | None = base
+        self.reservations = reservations
+        self.recent = recent
+        self.now = now()
         self.changed: set[tuple[str, str]] = set()
-        #: What the states before this one have changed.
-        self.recent = RecentChanges()
 
     @property
     def base_serial(self) -> int:
@@ -111,36 +110,34 @@ class Change:
             self._index.replace(kind, uuid, new, old)
         self._indexed.clear()
 
-    # -- ports --------------------------------------------------------------------------------
+    # -- the cluster --------------------------------------------------------------------------
 
-    def allocate_port(self) -> int:
-        """Take a TCP port from the pool of the cluster and return it.
+    @property
+    def cluster(self) -> Cluster:
+        """The present cluster object."""
+        return self._cluster
 
-        :raises ConfigurationError: all ports are in use.
-        """
-        reserved = self._reservations.taken(PORT)
-        for port in ports.free(self._cluster):
-            if port not in reserved:
-                self._take_port(port)
-                return port
-        raise ports.none_is_free()
+    def set_cluster(self, cluster: Cluster) -> None:
+        """Replace the cluster object."""
+        self._cluster = cluster
+        self.changed.add(CLUSTER)
+        self._data = None
 
-    def _take_port(self, port: int) -> None:
-        changed = ports.without(
-            self._cluster, port, lambda one: self._index.has(PORT, one), self.now
-        )
+    def take_port(self, port: int) -> None:
+        """Note that an object has a TCP port, if the cluster gives it."""
+        changed = ports.without(self._cluster, port, lambda one: self.has(PORT, one), self.now)
         if changed is not self._cluster:
-            self._set_cluster(changed)
+            self.set_cluster(changed)
 
     def release_port(self, port: int) -> None:
-        """Return a TCP port to the pool."""
+        """Return a TCP port to the pool of the cluster."""
         if port not in self._cluster.tcpudp_port_pool:
             pool = tuple(sorted((*self._cluster.tcpudp_port_pool, port)))
-            self._set_cluster(updated(self._cluster, now=self.now, tcpudp_port_pool=pool))
+            self.set_cluster(updated(self._cluster, now=self.now, tcpudp_port_pool=pool))
 
     # -- objects ------------------------------------------------------------------------------
 
-    def _table(self, kind: str) -> dict[str, Any]:
+    def table(self, kind: str) -> dict[str, Any]:
         """Return the present objects of a kind. The caller must not change the dictionary."""
         table = self._tables.get(kind)
         found: dict[str, Any] = getattr(self._base, kind) if table is None else table
@@ -153,17 +150,23 @@ class Change:
             table = self._tables[kind] = dict(getattr(self._base, kind))
         return table
 
-    def _put(self, obj: Any) -> None:
+    def put(self, obj: Any) -> None:
+        """Store an object as it is, in place of the one with its UUID; its ports leave the pool."""
         kind = _KIND_OF[type(obj)]
-        present = self._table(kind).get(obj.uuid)
+        present = self.table(kind).get(obj.uuid)
         self._note(kind, obj.uuid, present, obj)
         self._writable(kind)[obj.uuid] = obj
         for what, value in values_of(kind, obj):
             if what == PORT and (present is None or (what, value) not in values_of(kind, present)):
-                self._take_port(value)
+                self.take_port(value)
 
-    def _drop(self, kind: str, uuid: str) -> Any:
-        obj = self._get(kind, uuid)
+    def amend(self, obj: Any, **values: Any) -> None:
+        """Store an object with other values of some fields, its next serial number and the time."""
+        self.put(updated(obj, now=self.now, **values))
+
+    def drop(self, kind: str, uuid: str) -> Any:
+        """Remove an object and return it."""
+        obj = self.get(kind, uuid)
         self._note(kind, uuid, obj, None)
         del self._writable(kind)[uuid]
         return obj
@@ -174,59 +177,65 @@ class Change:
         self.changed.add((kind, uuid))
         self._data = None
 
-    def _set_cluster(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.changed.add(CLUSTER)
-        self._data = None
+    def get(self, kind: str, uuid: str) -> Any:
+        """Return an object.
 
-    def _get(self, kind: str, uuid: str) -> Any:
-        obj = self._table(kind).get(uuid)
+        :raises ConfigurationError: there is none with this UUID.
+        """
+        obj = self.table(kind).get(uuid)
         if obj is None:
             raise errors.ConfigurationError(
                 f"{OBJECT_KINDS[kind]} {uuid} is not in the configuration"
             )
         return obj
 
-    def _require(self, kind: str, uuid: str, what: str) -> None:
-        if uuid not in self._table(kind):
+    def require(self, kind: str, uuid: str, what: str) -> None:
+        """Check that there is an object.
+
+        :param what: what refers to it, for the message.
+        """
+        if uuid not in self.table(kind):
             raise errors.ConfigurationError(
                 f"{what}: {OBJECT_KINDS[kind]} {uuid} is not in the configuration"
             )
 
-    def _dated(self, obj: ObjectT) -> ObjectT:
-        """Return a new object with its first serial number and its times."""
-        return dataclasses.replace(obj, serial_no=1, ctime=obj.ctime or self.now, mtime=self.now)
-
-    def _add(self, obj: Any) -> None:
+    def add(self, obj: Any) -> None:
+        """Store a new object, with its first serial number and its times."""
         if not obj.uuid:
             raise errors.ConfigurationError(f"{OBJECT_KINDS[_KIND_OF[type(obj)]]} has no uuid")
         for kind in KINDS:
-            if obj.uuid in self._table(kind):
+            if obj.uuid in self.table(kind):
                 raise errors.ConfigurationError(
                     f"uuid {obj.uuid} is already in use by this kind of object:"
                     f" {OBJECT_KINDS[kind]}"
                 )
-        self._put(obj)
+        self.put(dataclasses.replace(obj, serial_no=1, ctime=obj.ctime or self.now, mtime=self.now))
 
-    def _replace(self, present: Any, obj: Any) -> None:
+    def replace(self, present: Any, obj: Any) -> None:
+        """Store a changed object, if it was made from the present one."""
         name = getattr(obj, "name", None) or obj.uuid
-        self._put(successor(present, obj, f"{OBJECT_KINDS[_KIND_OF[type(obj)]]} {name}", self.now))
+        self.put(successor(present, obj, f"{OBJECT_KINDS[_KIND_OF[type(obj)]]} {name}", self.now))
 
-    def _check_name(self, kind: str, name: str, uuid: str) -> None:
+    def check_name(self, kind: str, name: str, uuid: str) -> None:
+        """Check that an object has a name which no other object of its kind has."""
         if not name:
             raise errors.ConfigurationError(f"{OBJECT_KINDS[kind]} {uuid} has no name")
         # A changed object mostly keeps its name; then no other object can have it.
-        present = self._table(kind).get(uuid)
+        present = self.table(kind).get(uuid)
         if present is not None and present.name == name:
             return
         for owner in self._index.owners(NAMES[kind], name):
             if owner != uuid:
                 raise errors.ConfigurationError(f"{OBJECT_KINDS[kind]} {name} exists already")
 
-    def _has_other(self, kind: str, value: Any, uuid: str, ec_id: str | None) -> bool:
+    def has(self, kind: str, value: Any) -> bool:
+        """Tell whether an object has a value, of those which must be unique."""
+        return self._index.has(kind, value)
+
+    def has_other(self, kind: str, value: Any, uuid: str, ec_id: str | None) -> bool:
         """Tell whether another object or another execution has a value."""
         return any(owner != uuid for owner in self._index.owners(kind, value)) or (
-            ec_id is not None and self._reservations.held_by_others(kind, value, ec_id)
+            ec_id is not None and self.reservations.held_by_others(kind, value, ec_id)
         )
 
 
