@@ -64,7 +64,8 @@ A text is in lower case, has no full stop, and names the object; a hint follows 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # the name type checkers look for; commands import this file first
+from ganeti import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

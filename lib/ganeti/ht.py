@@ -15,7 +15,8 @@ Two types hide values: a value of type ``Private`` or ``Secret`` is wrapped in a
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+from ganeti import TYPE_CHECKING
+
 if TYPE_CHECKING:
     import typing
     from collections.abc import Callable, Collection, Sequence

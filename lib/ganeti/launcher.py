@@ -7,7 +7,8 @@ checkout the packages of ``.venv`` are found too; an installed program uses thos
 import os
 import sys
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+from ganeti import TYPE_CHECKING
+
 if TYPE_CHECKING:
     import signal
     from typing import NoReturn

@@ -6,11 +6,11 @@ here because a program does not import modules of another one.
 
 from __future__ import annotations
 
+from ganeti import TYPE_CHECKING
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const
 from ganeti.utils.digits import is_number
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

@@ -22,13 +22,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, terminal
 from ganeti.cli.command import Values
 from ganeti.constants import job as const
 from ganeti.luxi import client as luxi
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

@@ -26,13 +26,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, filters, jobs, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.constants import query as const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ganeti import TYPE_CHECKING
 from ganeti.cli import terminal
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

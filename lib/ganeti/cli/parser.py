@@ -14,12 +14,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import options as opt
 from ganeti.cli import terminal
 from ganeti.cli.command import Command, Option, Program, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

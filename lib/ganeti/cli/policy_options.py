@@ -6,12 +6,11 @@ again.
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import options as opt
 from ganeti.cli import value_types
 from ganeti.cli.command import Option, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

@@ -16,7 +16,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+from ganeti import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from typing import TextIO
 

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.utils.digits import is_number
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 

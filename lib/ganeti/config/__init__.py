@@ -1,13 +1,37 @@
 """The configuration of the cluster: its objects and their parameters.
 
-One process owns it, the master daemon; other processes and nodes have copies. Logical units and
-daemons use :mod:`.api`. Below it, :mod:`.store` keeps the file and makes changes durable,
-:mod:`.copies` brings them to the other nodes, :mod:`.transaction` has the operations which change a
-state, by kind of object (:mod:`.instance_changes`, :mod:`.disk_changes`, :mod:`.cluster_changes`),
-:mod:`.draft` is the state which they build, :mod:`.view` answers questions about a state,
-:mod:`.reservations` keeps names and addresses for jobs that have not finished, :mod:`.verify`
-searches for contradictions, :mod:`.upgrade` reads files of older versions, and :mod:`.ssconf`
-extracts the values which every node needs.
+One process owns it, the master daemon; other processes and nodes have copies.
+
+======================== ===========================================================================
+:mod:`.api`              the configuration, as logical units and daemons use it
+:mod:`.store`            keeps the present state and its file, and makes changes durable
+:mod:`.transaction`      the operations which change a state
+:mod:`.instance_changes` its operations on instances
+:mod:`.disk_changes`     its operations on disks
+:mod:`.cluster_changes`  its operations on all other objects
+:mod:`.draft`            the state which a transaction builds, and what every operation checks
+:mod:`.index`            values which at most one object may have, such as names and addresses
+:mod:`.index_keys`       the kinds of these values
+:mod:`.ports`            the TCP ports which the cluster gives away
+:mod:`.reservations`     keeps names and addresses for jobs that have not finished
+:mod:`.view`             answers questions about a state
+:mod:`.verify`           searches for contradictions
+:mod:`.recent_changes`   which objects the last changes concerned
+:mod:`.documents`        the documents which programs keep in the cluster
+:mod:`.history`          what was changed, when, and by which job
+:mod:`.text`             the text of a configuration, kept in pieces
+:mod:`.local_file`       the file on the disk of the master
+:mod:`.damaged`          sets entries aside which cannot be understood
+:mod:`.upgrade`          converts configurations of older versions
+:mod:`.newer_values`     values of known settings which versions of the original do not have
+:mod:`.releases`         what a release can read, and the way back to an earlier one
+:mod:`.copies`           what the other nodes have of the configuration, and how they get the newest
+:mod:`.sending`          messages to other nodes, and the wait for those who need them
+:mod:`.role`             decides which node may be master, and which changes are committed
+:mod:`.witness`          the document of a witness, the third voter beside two candidates
+:mod:`.members`          reads the nodes of the cluster from the file, and nothing else
+:mod:`.ssconf`           values which every node needs, in small text files
+======================== ===========================================================================
 
 The package does not send anything to other nodes itself: the caller passes a function which
 distributes.
@@ -15,9 +39,9 @@ distributes.
 
 from __future__ import annotations
 
+from ganeti import TYPE_CHECKING
 from ganeti.utils import lazy
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ganeti.config.api import Config as Config
     from ganeti.config.sending import Distribution as Distribution

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.constants import hv
 from ganeti.constants import ssconf as const
 from ganeti.platform import paths
 from ganeti.utils import fs, text
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ganeti.objects import Cluster, ConfigData, Instance
 

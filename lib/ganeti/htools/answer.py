@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ganeti import TYPE_CHECKING
 from ganeti.htools import cluster as model
 from ganeti.htools import evacuate, place
 from ganeti.htools.cluster import Cluster
@@ -16,7 +17,6 @@ from ganeti.htools.moves import Kind, Move
 from ganeti.htools.place import Options
 from ganeti.utils.records import record, replace
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

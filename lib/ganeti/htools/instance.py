@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ganeti import TYPE_CHECKING
 from ganeti.constants import disk as disk_c
 from ganeti.objects import disk_templates
 from ganeti.utils.records import NamedTuple
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import TypeVar
 

@@ -16,12 +16,12 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Mapping
 
+from ganeti import TYPE_CHECKING
 from ganeti.htools.instance import NO_LOAD, UNIT_LOAD, Instance, memory_to_keep
 from ganeti.htools.policy import most_spindles, most_vcpus
 from ganeti.htools.space import StorageUnit, units_after, units_fit
 from ganeti.utils.records import NamedTuple
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import TypeVar
 

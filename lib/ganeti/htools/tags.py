@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ganeti import TYPE_CHECKING
 from ganeti.htools.instance import NO_NODE
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.htools.instance import Instance
     from ganeti.htools.node import Node

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.constants import disk as disk_c
 from ganeti.htools.instance import Disk, Instance
 from ganeti.htools.space import StorageUnit
 from ganeti.objects import disk_templates
 from ganeti.utils.digits import is_number
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

@@ -19,13 +19,12 @@ import os
 import socket
 import time
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
 from ganeti.platform import machine, paths
 from ganeti.utils import fs, net, tracing
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Self

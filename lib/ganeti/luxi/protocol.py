@@ -9,13 +9,12 @@ kept in memory, and reported, so that the connection stays usable and the answer
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.constants import luxi as const
 from ganeti.utils import tracing
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

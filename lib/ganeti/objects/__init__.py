@@ -32,9 +32,9 @@ imported when the name is first used, because many commands need only one small 
 
 from __future__ import annotations
 
+from ganeti import TYPE_CHECKING
 from ganeti.utils import lazy
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ganeti.objects.base import updated as updated
     from ganeti.objects.cluster import Cluster as Cluster

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ganeti import ht
+from ganeti import TYPE_CHECKING, ht
 from ganeti.opcodes import params, types
 from ganeti.opcodes.base import OpCode, opcode, param
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

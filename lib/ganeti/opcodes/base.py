@@ -19,9 +19,8 @@ Commands import this module, so it does not import dataclasses or typing at run 
 
 from __future__ import annotations
 
-from ganeti import errors, ht
+from ganeti import TYPE_CHECKING, errors, ht
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ClassVar, Self, TypeVar

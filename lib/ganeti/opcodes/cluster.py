@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ganeti import ht
+from ganeti import TYPE_CHECKING, ht
 from ganeti.constants import job
 from ganeti.opcodes import params, types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ganeti import ht
+from ganeti import TYPE_CHECKING, ht
 from ganeti.constants import disk, hv, instance, net, node, query, tags, verify
 from ganeti.objects import disk_templates
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typing
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from ganeti import TYPE_CHECKING
 from ganeti.constants import net as net_c
 from ganeti.platform import hosts, paths
 from ganeti.utils import net
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import ClassVar

@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.platform import paths
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

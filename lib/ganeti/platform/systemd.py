@@ -14,11 +14,10 @@ import os
 import re
 import shutil
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.platform import machine
 from ganeti.utils import process, retry
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+from ganeti import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

@@ -1,7 +1,9 @@
 """Classes with declared fields, like data classes, for programs whose start counts.
 
-The module ``dataclasses`` loads ``inspect``, and compiles each method of each class: together that
-takes as long as the start of Python. An allocator may be started for every instance. Type checkers
+The module ``dataclasses`` loads ``inspect``, and compiles each method of each class. Loaded by
+**gnt-instance**, whose start takes 58 ms of processor time, it adds 18 ms, and ``typing`` adds 8 ms
+(the least of 25 starts, Python 3.11); a start may cost 3 ms more, so this module stays. An
+allocator may be started for every instance. Type checkers
 see the functions of ``dataclasses``; this module has the part of them which is used. Likewise
 :class:`NamedTuple` declares a named tuple of ``collections`` as ``typing`` does, without loading
 ``typing``.
@@ -9,7 +11,8 @@ see the functions of ``dataclasses``; this module has the part of them which is 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+from ganeti import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
     from dataclasses import field, replace

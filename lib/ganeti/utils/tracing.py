@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 
+from ganeti import TYPE_CHECKING
 from ganeti.utils.trace_names import CLIENT as CLIENT
 from ganeti.utils.trace_names import CONSUMER as CONSUMER
 from ganeti.utils.trace_names import HEADER as HEADER
@@ -24,7 +25,6 @@ from ganeti.utils.trace_names import INTERNAL as INTERNAL
 from ganeti.utils.trace_names import SERVER as SERVER
 from ganeti.utils.trace_names import VARIABLES as VARIABLES
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import simplejson
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import ganeti
 from ganeti import launcher
 
 TOP = Path(__file__).resolve().parents[3]
@@ -83,8 +84,8 @@ class TestCheckouts:
         """A starter in a checkout whose package prints where Python runs."""
         package = tmp_path / "lib/ganeti"
         package.mkdir(parents=True)
-        (package / "__init__.py").write_text("")
-        shutil.copy(launcher.__file__, package)
+        for module in (ganeti, launcher):
+            shutil.copy(module.__file__, package)
         (package / "program.py").write_text(
             "import sys\n\n\ndef main():\n    print(sys.executable, *sys.argv[1:])\n    return 3\n"
         )

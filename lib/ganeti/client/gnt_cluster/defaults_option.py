@@ -6,12 +6,11 @@ means a value of another option. :func:`apply` sets these values before the opti
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.constants.net import NIC_MODE_BRIDGED
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+from ganeti import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from typing import Any
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from ganeti import TYPE_CHECKING
 from ganeti.cli import failures, jobs, listing, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Command, Option, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, terminal, value_types
 from ganeti.cli import options as opt
 from ganeti.cli.command import Command, Option, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.bootstrap.failover import Survey
     from ganeti.bootstrap.failover_status import NodeStatus, Status, WitnessStatus

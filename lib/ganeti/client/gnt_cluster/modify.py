@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, terminal, value_types
 from ganeti.cli.command import Command, Values
 from ganeti.client.gnt_cluster import options
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any

@@ -6,7 +6,7 @@ Texts are converted to their types here, so that mistakes are found before anyth
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.cli.policy_options import SPEC_TYPES
@@ -14,7 +14,6 @@ from ganeti.cli.policy_options import bounds as typed_bounds
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Command, Option, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

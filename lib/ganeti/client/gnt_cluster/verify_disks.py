@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ganeti import TYPE_CHECKING
 from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
@@ -10,7 +10,6 @@ from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const
 from ganeti.constants.node import EVAC_MODES
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Command, Values
 from ganeti.constants import job as const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

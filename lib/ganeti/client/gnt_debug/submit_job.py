@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

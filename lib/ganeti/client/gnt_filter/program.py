@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
+from ganeti import TYPE_CHECKING
 from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.constants import job as const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

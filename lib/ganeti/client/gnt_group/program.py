@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ganeti import TYPE_CHECKING
 from ganeti.cli import (
     change_group,
     failures,
@@ -16,7 +17,6 @@ from ganeti.cli import (
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

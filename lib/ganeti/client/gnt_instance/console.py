@@ -12,12 +12,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, terminal
 from ganeti.platform import machine, paths
 from ganeti.utils import text
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

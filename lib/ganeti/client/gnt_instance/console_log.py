@@ -10,10 +10,9 @@ import re
 import sys
 import time
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, terminal
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.cli.command import Values
     from ganeti.luxi import client as luxi

@@ -6,12 +6,11 @@ definition ``image``, its parameters, disks, and parameters of the hypervisor.
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import jobs
 from ganeti.cli.command import Values
 from ganeti.objects import hypervisors
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import confirmation, failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Option, Values
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode

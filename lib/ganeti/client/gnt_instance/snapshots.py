@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, listing, row_list, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
@@ -10,7 +10,6 @@ from ganeti.client.gnt_instance import selection
 from ganeti.constants import query as query_const
 from ganeti.utils.digits import is_number
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

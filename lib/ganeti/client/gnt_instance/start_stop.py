@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ganeti import TYPE_CHECKING
 from ganeti.cli import instance_options, jobs
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.client.gnt_instance import selection
 from ganeti.constants import instance as const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.opcodes.base import OpCode
 

@@ -11,13 +11,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, live, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.luxi import client as luxi
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

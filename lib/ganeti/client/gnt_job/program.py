@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, filters, jobs, listing, main, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.constants import job as const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

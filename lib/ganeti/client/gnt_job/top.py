@@ -11,13 +11,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, filters, jobs, live, table, terminal
 from ganeti.cli import options as opt
 from ganeti.client.gnt_job import explain
 from ganeti.luxi import client as luxi
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

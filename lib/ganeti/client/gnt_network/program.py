@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.constants import query as query_const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

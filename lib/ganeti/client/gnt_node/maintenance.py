@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_node.options import NEW_SECONDARY
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode

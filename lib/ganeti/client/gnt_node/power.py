@@ -6,7 +6,7 @@ names.
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
@@ -14,7 +14,6 @@ from ganeti.cli.oob_options import OOB_TIMEOUT, POWER_DELAY
 from ganeti.client.gnt_node.options import AUTO_PROMOTE
 from ganeti.constants import query as query_const
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any

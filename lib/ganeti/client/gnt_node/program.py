@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
@@ -16,7 +16,6 @@ from ganeti.client.gnt_node import (
 )
 from ganeti.platform import machine
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

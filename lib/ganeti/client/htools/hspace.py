@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.client.htools import loading
 from ganeti.client.htools import program as prog
 from ganeti.client.htools.options import Values
@@ -15,7 +15,6 @@ from ganeti.htools.figures import Figures
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.policy import Spec
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

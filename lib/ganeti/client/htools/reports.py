@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ganeti import TYPE_CHECKING
 from ganeti.htools import figures as sums
 from ganeti.htools import moves, score
 from ganeti.htools.balance import Step, job_sets
@@ -13,7 +14,6 @@ from ganeti.htools.cluster import Cluster
 from ganeti.htools.figures import Figures
 from ganeti.htools.policy import Spec
 
-TYPE_CHECKING = False  # the name type checkers look for
 if TYPE_CHECKING:
     from ganeti.htools.what_if import Change
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.htools import units
 from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.instance import NO_NODE, RUNNING, Disk, Instance, Nic, Size
@@ -19,7 +19,6 @@ from ganeti.objects import disk_templates
 from ganeti.utils.records import field, record
 from ganeti.wire import json
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

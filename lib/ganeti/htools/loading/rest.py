@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.htools import units
 from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.instance import STATUSES, Disk, Instance, Size
@@ -14,7 +14,6 @@ from ganeti.htools.node import Node, Resources
 from ganeti.htools.policy import Policy, Range, Spec
 from ganeti.objects import disk_templates
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

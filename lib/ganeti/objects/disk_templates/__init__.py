@@ -14,10 +14,9 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Set
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.constants import disk as disk_c
 
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 

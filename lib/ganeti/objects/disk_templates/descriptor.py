@@ -5,10 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.utils.records import NamedTuple, record
 
-TYPE_CHECKING = False  # the name type checkers look for; an allocator may start for each instance
 if TYPE_CHECKING:
     from typing import Any
 
