@@ -40,11 +40,6 @@ from ganeti.jqueue import job as jobs
 
 _log = logging.getLogger(__name__)
 
-# Seconds before a refused write is tried again.
-RETRY_S = 1.0
-# Seconds without a change after which the job files are flushed.
-IDLE_FLUSH_S = 5.0
-
 #: Called once with None, or with the reason why a batch was given up.
 Done = Callable[[errors.JobQueueError | None], None]
 
@@ -189,6 +184,20 @@ class Send(Protocol):
         """
 
 
+class Pace(NamedTuple):
+    """When the committer acts without a change.
+
+    :ivar retry_s: seconds before a refused write is tried again.
+    :ivar idle_flush_s: seconds without a change after which the job files are flushed.
+    """
+
+    retry_s: float = 1.0
+    idle_flush_s: float = 5.0
+
+
+_USUAL_PACE = Pace()
+
+
 class Committer:
     """Collects changes and writes them.
 
@@ -210,8 +219,7 @@ class Committer:
         fatal: Callable[[], None],
         alone: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
         majority: Callable[[], bool] = lambda: False,
-        retry_s: float = RETRY_S,
-        idle_flush_s: float = IDLE_FLUSH_S,
+        pace: Pace = _USUAL_PACE,
     ) -> None:
         self._store = store
         self._fatal = fatal
@@ -220,8 +228,7 @@ class Committer:
         self._publish = publish
         self._alone = alone
         self._majority = majority
-        self._retry_s = retry_s
-        self._idle_flush_s = idle_flush_s
+        self._retry_s, self._idle_flush_s = pace
         self._work = threading.Condition(lock)
         self._open = Batch()
         self._new = Batch()

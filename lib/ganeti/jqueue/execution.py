@@ -11,8 +11,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ganeti.constants import job as const
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
+from ganeti.locking import Owner
 from ganeti.opcodes.base import OpCode
 
 #: Executes one opcode and returns its result.
@@ -90,6 +92,34 @@ class Executor(Protocol):
 
     def advice(self, op: Mapping[str, Any], /) -> str:
         """Return what an opcode may leave when it is ended, and the command which cleans up."""
+
+
+class LockWaits(Protocol):
+    """The part of the lock manager which the queue uses: requests which wait for locks."""
+
+    def wake(self, owner: Owner) -> None:
+        """Let a waiting request of this owner ask whether its job was canceled."""
+
+    def reprioritise(self, owner: Owner, priority: int) -> None:
+        """Give a waiting request of this owner another priority."""
+
+
+class Execution(NamedTuple):
+    """How the opcodes of jobs are executed.
+
+    :ivar execute: executes one opcode (``Processor.execute`` of :mod:`ganeti.cmdlib.processor`).
+    :ivar executor: the processes of jobs; None if all jobs are executed in the worker threads.
+    :ivar locks: the lock manager; None when opcodes take no locks.
+    :ivar max_running: number of jobs which are executed at once.
+    :ivar interrupted: called at the start, before any job goes on, with the jobs which were
+        running when an earlier master daemon ended.
+    """
+
+    execute: Execute
+    executor: Executor | None = None
+    locks: LockWaits | None = None
+    max_running: int = const.MAX_RUNNING_DEFAULT
+    interrupted: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None
 
 
 class OwnProcess:

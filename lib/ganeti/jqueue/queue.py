@@ -34,12 +34,12 @@ from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import MAJORITY_HINT, SubmitResult
 from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Committer
-from ganeti.jqueue.execution import Execute, Executor
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.operations import CHUNK, Done, JobOperations, result_of
 from ganeti.jqueue.publisher import Publisher
-from ganeti.jqueue.replication import QueueWitness, Replicator, Transport
+from ganeti.jqueue.replication import Candidates, Replicator
 from ganeti.jqueue.restore import Restorer
-from ganeti.jqueue.scheduler import LockWaits, Scheduler
+from ganeti.jqueue.scheduler import Scheduler
 from ganeti.jqueue.table import JobTable
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
@@ -65,44 +65,29 @@ _log = logging.getLogger(__name__)
 class JobQueue:
     """All jobs of the cluster.
 
-    :param execute: executes one opcode and returns its result (``Processor.execute`` of
-        :mod:`ganeti.cmdlib.processor`).
-    :param locks: the lock manager; None when opcodes take no locks.
-    :param transport: sends messages to the other master candidates; None when there are none.
+    :param candidates: the other master candidates; None when there are none.
     :param livelock: file which this process keeps locked; names the process in job files.
     :param filters: rules which decide whether a job may start.
-    :param max_running: number of jobs which are executed at once.
     :param size_limit: number of unfinished jobs above which submissions are refused.
     :param now: the time as ``(seconds, microseconds)`` since the epoch.
     :param fatal: called when a thread of the queue died of a bug: the daemon has to end.
-    :param interrupted: called at the start, before any job goes on, with the jobs which were
-        running when an earlier master daemon ended.
-    :param majority: whether a job is acknowledged only when a majority of the candidates has it.
-    :param witness: see :class:`~ganeti.jqueue.replication.Replicator`.
-    :param executor: the processes of jobs; None if all jobs are executed in the worker threads.
     :ivar drained: whether new jobs are refused; changed by :meth:`set_drain`.
     """
 
     def __init__(
         self,
         store: QueueStore,
-        execute: Execute,
+        execution: Execution,
         *,
-        locks: LockWaits | None = None,
-        transport: Transport | None = None,
+        candidates: Candidates | None = None,
         livelock: str | None = None,
         filters: Iterable[FilterRule] = (),
-        max_running: int = const.MAX_RUNNING_DEFAULT,
         size_limit: int = const.QUEUE_HARD_LIMIT,
         now: Callable[[], tuple[int, int]] = clock.now_split,
         fatal: Callable[[], None] = os.abort,
-        interrupted: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
-        majority: Callable[[], bool] = lambda: False,
-        witness: QueueWitness | None = None,
-        executor: Executor | None = None,
     ) -> None:
         self._store = store
-        self._interrupted = interrupted
+        self._execution = execution
         self._size_limit = size_limit
         # A master that has taken over counts the ids which nobody else knows from here.
         self._first_id = 0
@@ -112,11 +97,7 @@ class JobQueue:
         self.table = JobTable(store, now=now, livelock=livelock)
         self.publisher = Publisher(self.table)
         here = LocalQueue(store, self.table.had)
-        self.replicator = (
-            None
-            if transport is None
-            else Replicator(transport, here, majority=majority, witness=witness)
-        )
+        self.replicator = None if candidates is None else Replicator(candidates, here)
         self.committer = Committer(
             store,
             self.table.lock,
@@ -124,25 +105,21 @@ class JobQueue:
             publish=self.publisher.publish,
             alone=self._accepted_alone,
             fatal=fatal,
-            majority=majority,
+            majority=(lambda: False) if candidates is None else candidates.majority,
         )
         self.scheduler = Scheduler(
             self.table,
             self.committer,
             self.publisher,
-            execute,
+            execution,
             functools.partial(self.submit_many, drained_ok=True),
-            locks=locks,
             filters=filters,
-            max_running=max_running,
             fatal=fatal,
-            executor=executor,
         )
         parts = (self.table, self.scheduler, self.committer, self.publisher)
-        self.operations = JobOperations(*parts, executor)
-        self._executor = executor
-        if transport is not None:
-            here.restore = Restorer(self.table, self.scheduler, transport).restore
+        self.operations = JobOperations(*parts, execution.executor)
+        if candidates is not None:
+            here.restore = Restorer(self.table, self.scheduler, candidates.transport).restore
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -154,8 +131,9 @@ class JobQueue:
         self._store.open()
         recovery.load(self.table)
         running = [job for job in self.table.jobs.values() if recovery.running(job) is not None]
-        adopted, ended = ({}, {}) if self._executor is None else self._executor.adopt(running)
-        self._interrupted([job for job in running if job.id not in adopted])
+        executor = self._execution.executor
+        adopted, ended = ({}, {}) if executor is None else executor.adopt(running)
+        self._execution.interrupted([job for job in running if job.id not in adopted])
         self.committer.start()
         if self._store.taken_over:
             self.table.skip_ids()

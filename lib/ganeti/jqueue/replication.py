@@ -29,7 +29,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ganeti import errors, ht
 from ganeti.jobstore.files import SERIAL
@@ -93,12 +93,22 @@ class QueueWitness(Protocol):
         """Inform the witness of the number of a job; return why that failed, or None."""
 
 
+class Candidates(NamedTuple):
+    """The other master candidates, and what they have to know before a job is acknowledged.
+
+    :ivar majority: whether a commit needs a majority of the candidates.
+    :ivar witness: the witness of the cluster; it counts for one other candidate or none.
+    """
+
+    transport: Transport
+    majority: Callable[[], bool] = lambda: False
+    witness: QueueWitness | None = None
+
+
 class Replicator:
     """Keeps the copies of the candidates up to date.
 
     :param here: the queue of this node.
-    :param majority: whether a commit needs a majority of the candidates.
-    :param witness: the witness of the cluster; it counts for one other candidate or none.
     :param wait_s: seconds after which a candidate lags.
     :param retry_s: seconds before a candidate that failed is tried again.
     :ivar here: the queue of this node.
@@ -106,20 +116,16 @@ class Replicator:
 
     def __init__(
         self,
-        transport: Transport,
+        candidates: Candidates,
         here: catch_up.LocalQueue,
         *,
-        majority: Callable[[], bool] = lambda: False,
-        witness: QueueWitness | None = None,
         wait_s: float = WAIT_S,
         retry_s: float = RETRY_S,
     ) -> None:
-        self._majority = majority
-        self._witness = witness
+        self._transport, self._majority, self._witness = candidates
         # The highest job id, and the highest one of which the witness was informed.
         self._last_serial = 0
         self._witnessed_serial = 0
-        self._transport = transport
         self.here = here
         self._wait_s = wait_s
         self._retry_s = retry_s

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from ganeti import errors
 from ganeti.constants import job as const
@@ -24,13 +23,12 @@ from ganeti.jqueue import dependencies, job_trace
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping, Submit
 from ganeti.jqueue.commit import Committer, Waiter
-from ganeti.jqueue.execution import Execute, Executor, JobDetached, OwnProcess, Process
+from ganeti.jqueue.execution import Execution, JobDetached, OwnProcess, Process
 from ganeti.jqueue.filters import NO_RULE, FilterGate, FilterVerdict, rejection
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.rate_meter import RateMeter
 from ganeti.jqueue.table import JobTable
 from ganeti.jqueue.worker import WorkerPool
-from ganeti.locking import Owner
 from ganeti.objects import FilterRule
 from ganeti.utils import metrics
 from ganeti.wire import json
@@ -45,16 +43,6 @@ _OPCODE_TIME = metrics.Histogram(
     "Time of the opcodes which have ended, in the queue, waiting for locks, and running",
     ("opcode", "phase"),
 )
-
-
-class LockWaits(Protocol):
-    """The part of the lock manager which the queue uses: requests which wait for locks."""
-
-    def wake(self, owner: Owner) -> None:
-        """Let a waiting request of this owner ask whether its job was canceled."""
-
-    def reprioritise(self, owner: Owner, priority: int) -> None:
-        """Give a waiting request of this owner another priority."""
 
 
 class Scheduler:
@@ -74,27 +62,24 @@ class Scheduler:
         table: JobTable,
         committer: Committer,
         publisher: Publisher,
-        execute: Execute,
+        execution: Execution,
         submit: Submit,
         *,
-        locks: LockWaits | None,
         filters: Iterable[FilterRule],
-        max_running: int,
         fatal: Callable[[], None],
-        executor: Executor | None = None,
     ) -> None:
         self._table = table
         self._publisher = publisher
-        self._own_process = OwnProcess(execute, table.livelock)
-        self._executor = executor
+        self._own_process = OwnProcess(execution.execute, table.livelock)
+        self._executor = execution.executor
         self._adopted: dict[int, Process] = {}
         self._submit = submit
-        self._locks = locks
+        self._locks = execution.locks
         self.committer = committer
         self.waits = dependencies.DependencyWaits()
         self.gate = FilterGate(filters)
         self.meter = RateMeter()
-        self.pool = WorkerPool(self._run_job, max_running, fatal)
+        self.pool = WorkerPool(self._run_job, execution.max_running, fatal)
 
     # -- may a job start? ------------------------------------------------------------------------
 

@@ -36,8 +36,10 @@ from ganeti.http import client as http_client
 from ganeti.jobexec.executor import ProcessExecutor
 from ganeti.jobexec.forker import Forker
 from ganeti.jobexec.process import surroundings
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.job import QueuedJob
 from ganeti.jqueue.queue import JobQueue
+from ganeti.jqueue.replication import Candidates
 from ganeti.locking import LockManager
 from ganeti.master import queries, startup
 from ganeti.master.audit import JobLog
@@ -215,17 +217,21 @@ def _make_queue(
     config = context.config
     queue = JobQueue(
         store,
-        Processor(context).execute,
-        locks=context.locks,
-        transport=QueueTransport(context.rpc, config.snapshot),
+        Execution(
+            Processor(context).execute,
+            executor,
+            locks=context.locks,
+            max_running=_most_jobs(config.cluster()),
+            interrupted=orphaned_work.survey,
+        ),
+        candidates=Candidates(
+            QueueTransport(context.rpc, config.snapshot),
+            majority=lambda: config.cluster().auto_failover is not None,
+            witness=witness,
+        ),
         livelock=livelock,
         filters=config.filters(),
-        max_running=_most_jobs(config.cluster()),
         fatal=_die,
-        interrupted=orphaned_work.survey,
-        majority=lambda: config.cluster().auto_failover is not None,
-        witness=witness,
-        executor=executor,
     )
     witness.last_job = lambda: queue.table.serial
     context.queue = queue

@@ -27,7 +27,9 @@ from ganeti.jobstore.inventory import Inventory
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
+from ganeti.jqueue.replication import Candidates
 from ganeti.locking import Level, LockManager
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
@@ -149,10 +151,8 @@ class Run:
         self._transport = Transport(directory, inject)
         self.queue = JobQueue(
             self.store,
-            self._execute,
-            transport=self._transport,
-            locks=self.locks,
-            max_running=3,
+            Execution(self._execute, locks=self.locks, max_running=3),
+            candidates=Candidates(self._transport),
             fatal=self.died.set,
         )
         replicator = self.queue.replicator

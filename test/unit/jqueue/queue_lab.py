@@ -12,9 +12,11 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import JobLocks
+from ganeti.constants import job as const
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager, Owner
 from ganeti.opcodes.base import OpCode
@@ -52,10 +54,11 @@ class Lab:
         self.queue = self.new()
         self.open = True
 
-    def new(self, **kwargs: Any) -> JobQueue:
+    def new(self, *, max_running: int = const.MAX_RUNNING_DEFAULT, **options: Any) -> JobQueue:
         store = QueueStore(str(self.path), fault=self._fault)
+        executor = None
         if self.processes:
-            kwargs["executor"] = WireExecutor(
+            executor = WireExecutor(
                 self.path.with_name("processes"),
                 self.work,
                 self.locks,
@@ -64,11 +67,10 @@ class Lab:
             )
         return JobQueue(
             store,
-            self.execute,
-            locks=self.locks,
+            Execution(self.execute, executor, locks=self.locks, max_running=max_running),
             fatal=self.died.set,
             livelock=LIVELOCK,
-            **kwargs,
+            **options,
         )
 
     def count_faults(self, step: str) -> list[str]:

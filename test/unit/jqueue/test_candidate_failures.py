@@ -101,7 +101,7 @@ class Lab:
         self.plans: list[CatchUpPlan] = []
         self.compared = threading.Semaphore(0)
         self.replicator = replication.Replicator(
-            self.candidate,
+            replication.Candidates(self.candidate),
             self.here,  # type: ignore[arg-type]
             wait_s=0.2,
             retry_s=0.01,
@@ -398,7 +398,7 @@ def test_a_candidate_which_needs_long_lags_until_it_has_everything(lab: Lab) -> 
 def test_which_ids_a_majority_knows(serials: tuple[int, ...], confirmed: int) -> None:
     """The master is one of the majority."""
     candidate = Candidate()
-    replicator = replication.Replicator(candidate, Here())  # type: ignore[arg-type]
+    replicator = replication.Replicator(replication.Candidates(candidate), Here())  # type: ignore[arg-type]
 
     class Peer:
         def __init__(self, serial: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.commit import Batch, Committer, Delivered
+from ganeti.jqueue.commit import Batch, Committer, Delivered, Pace
 from ganeti.opcodes.test import OpTestDelay
 
 PATIENCE_S = 60.0
@@ -61,7 +61,7 @@ class Store:
 
 
 class Lab:
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, retry_s: float = 0.01, idle_flush_s: float = 3600.0) -> None:
         self.store = Store()
         self.lock = threading.RLock()
         self.steps = self.store.steps
@@ -72,7 +72,6 @@ class Lab:
         self.lonely: list[int] = []
         self.died = threading.Event()
         self.bug: Exception | None = None
-        settings: dict[str, Any] = {"retry_s": 0.01, "idle_flush_s": 3600.0, **options}
         self.committer = Committer(
             self.store,  # type: ignore[arg-type]
             self.lock,
@@ -80,7 +79,7 @@ class Lab:
             publish=self._publish,
             alone=lambda new: self.lonely.extend(job.id for job in new),
             fatal=self.died.set,
-            **settings,
+            pace=Pace(retry_s, idle_flush_s),
         )
 
     def _send(

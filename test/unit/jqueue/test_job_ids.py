@@ -13,7 +13,7 @@ from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import queue as job_queue
 from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Delivered
-from ganeti.jqueue.replication import Replicator
+from ganeti.jqueue.replication import Candidates, Replicator
 from ganeti.opcodes.node import OpNodeSetParams
 
 from . import load
@@ -74,7 +74,7 @@ class Here(LocalQueue):
 def test_what_a_majority_knows(count: int, away: int, confirmed: int) -> None:
     """The master is one of them."""
     copies = Copies(*(f"n{number}" for number in range(count)))
-    replicator = Replicator(copies, Here(), retry_s=0.01)
+    replicator = Replicator(Candidates(copies), Here(), retry_s=0.01)
     replicator.start(3)
     until(lambda: not replicator.lagging())
     copies.away = set(copies.names[:away])
@@ -85,7 +85,7 @@ def test_what_a_majority_knows(count: int, away: int, confirmed: int) -> None:
 
 
 def test_without_other_candidates_everything_is_confirmed() -> None:
-    replicator = Replicator(Copies(), Here())
+    replicator = Replicator(Candidates(Copies()), Here())
     replicator.start(3)
     assert replicator.confirmed_serial is None and replicator.wait_confirmed(9, 0.0)
     assert replicator.send({"serial": "9\n"}, ())() == Delivered(alone=False, shortfall="")

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ganeti import errors, opcodes
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
@@ -32,14 +33,14 @@ PATIENCE_S = 60.0
 class Run:
     """A queue on a directory; ``died`` says that a thread of it ended."""
 
-    def __init__(self, directory: Path, **options: Any) -> None:
+    def __init__(self, directory: Path, filters: Sequence[FilterRule] = ()) -> None:
         self.died = threading.Event()
         self.queue = JobQueue(
             QueueStore(str(directory)),
-            self._execute,
+            Execution(self._execute),
             livelock="/livelock",
+            filters=filters,
             fatal=self.died.set,
-            **options,
         )
 
     def _execute(self, op: OpCode, callbacks: Callbacks) -> Any:

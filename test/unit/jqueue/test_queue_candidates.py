@@ -14,6 +14,7 @@ from ganeti import errors
 from ganeti.jobstore import inventory as queue_inventory
 from ganeti.jobstore.files import archive_file
 from ganeti.jobstore.inventory import Inventory
+from ganeti.jqueue import replication
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.opcodes.node import OpNodeSetParams
@@ -78,7 +79,7 @@ class Candidates:
 def test_candidates_get_everything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lab = Lab(tmp_path / "queue")
     candidates = Candidates()
-    lab.queue = lab.new(transport=candidates)
+    lab.queue = lab.new(candidates=replication.Candidates(candidates))
     lab.queue.start()
     results = lab.queue.submit_many([[op("a")] for _ in range(20)])
     for _, job_id in results:
@@ -132,7 +133,7 @@ def test_a_hanging_candidate_is_not_waited_for_twice(tmp_path: Path) -> None:
         free(uuid, files)
 
     candidates.update = update  # type: ignore[method-assign]
-    lab.queue = lab.new(transport=candidates)
+    lab.queue = lab.new(candidates=replication.Candidates(candidates))
     lab.queue.start()
     for _ in range(10):
         assert lab.wait(lab.queue.submit([op("a")])) == "success"
@@ -155,7 +156,7 @@ def test_many_jobs_are_answered_before_they_begin(tmp_path: Path) -> None:
         assert hang.wait(PATIENCE_S)
         free(uuid, files)
 
-    lab.queue = lab.new(transport=candidates, max_running=1)
+    lab.queue = lab.new(candidates=replication.Candidates(candidates), max_running=1)
     replicator = lab.queue.replicator
     assert replicator is not None
     replicator._wait_s = PATIENCE_S
@@ -189,7 +190,7 @@ def of_majority(tmp_path: Path) -> tuple[Lab, Candidates]:
     """A queue whose master is replaced automatically; all candidates are up to date."""
     lab = Lab(tmp_path / "queue")
     candidates = Candidates()
-    lab.queue = lab.new(transport=candidates, majority=lambda: True)
+    lab.queue = lab.new(candidates=replication.Candidates(candidates, majority=lambda: True))
     replicator = lab.queue.replicator
     assert replicator is not None
     lab.queue.start()

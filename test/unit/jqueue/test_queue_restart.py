@@ -179,7 +179,7 @@ def test_a_job_goes_on_in_the_next_queue_as_often_as_there_is_one(lab: Lab) -> N
     assert lab.wait(job_id) == "success"
     assert lab.order == ["slow", "b", "c"]
     assert lab.row(job_id, "opexec")[0][0] == begun
-    executor = lab.queue._executor
+    executor = lab.queue._execution.executor
     assert isinstance(executor, WireExecutor)
     assert executor.opened == 1
 

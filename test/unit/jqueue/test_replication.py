@@ -79,7 +79,7 @@ def candidate(clock: _Clock) -> _Candidate:
 
 @pytest.fixture
 def sender(candidate: _Candidate) -> Iterator[replication.Replicator]:
-    made = replication.Replicator(candidate, None)  # type: ignore[arg-type]
+    made = replication.Replicator(replication.Candidates(candidate), None)  # type: ignore[arg-type]
     made.start()
     with made.progress:
         made.progress.wait_for(lambda: not made._peers["candidate"].lags)
@@ -145,7 +145,7 @@ def test_a_copy_which_was_lost_gets_its_version_before_all_changes(
     monkeypatch.setattr(catch_up, "plan", lambda *_args: next(plans, anew))
     # Each file gets a message of its own.
     monkeypatch.setattr(outbox, "MESSAGE_BYTES", 1)
-    made = replication.Replicator(candidate, None, retry_s=0.0)  # type: ignore[arg-type]
+    made = replication.Replicator(replication.Candidates(candidate), None, retry_s=0.0)  # type: ignore[arg-type]
     made.start()
     with made.progress:
         made.progress.wait_for(lambda: not made._peers["candidate"].lags)

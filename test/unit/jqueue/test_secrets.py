@@ -17,6 +17,7 @@ import pytest
 from ganeti import errors
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import OpInstanceReinstall
@@ -41,7 +42,10 @@ class Lab:
         self.go_on = threading.Event()
         self.seen: list[str] = []
         self.queue = JobQueue(
-            QueueStore(str(directory)), self._execute, livelock="/livelock", fatal=self.died.set
+            QueueStore(str(directory)),
+            Execution(self._execute),
+            livelock="/livelock",
+            fatal=self.died.set,
         )
         self.queue.start()
 

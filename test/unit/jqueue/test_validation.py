@@ -12,6 +12,7 @@ import pytest
 from ganeti import errors
 from ganeti.cmdlib.base import MasterContext
 from ganeti.jobstore.store import QueueStore
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
 from ganeti.luxi.client import Client
 from ganeti.master.luxi_server import LuxiServer
@@ -104,7 +105,8 @@ def test_requests(tmp_path: Path, validated: list[str]) -> None:
     with paths.override(paths.Paths(str(tmp_path))):
         context: Any = MasterContext(None, None, None)  # type: ignore[arg-type]
         context.queue = queue = JobQueue(
-            QueueStore(str(tmp_path / "queue")), lambda _op, callbacks: callbacks.notify_start()
+            QueueStore(str(tmp_path / "queue")),
+            Execution(lambda _op, callbacks: callbacks.notify_start()),
         )
         queue.start()
         socket = str(tmp_path / "socket")

@@ -15,6 +15,7 @@ from fakes.rpc import FakeRpc
 from ganeti import errors
 from ganeti.cmdlib.base import MasterContext
 from ganeti.jobstore.store import QueueStore
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager, Owner
 from ganeti.luxi import client
@@ -198,7 +199,7 @@ class EventMaster:
         self.config.call_on_commit(self.log.config_changed)
         context = MasterContext(self.config, LockManager({}), FakeRpc(self.config))  # type: ignore[arg-type]
         self.queue = context.queue = JobQueue(
-            QueueStore(str(directory / "queue")), lambda *_args: None
+            QueueStore(str(directory / "queue")), Execution(lambda *_args: None)
         )
         self.queue.publisher.on_published = self.log.jobs_published
         self.queue.start()

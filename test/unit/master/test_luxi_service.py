@@ -17,6 +17,7 @@ from ganeti import errors, ht
 from ganeti.cmdlib.base import MasterContext
 from ganeti.cmdlib.processor import Processor
 from ganeti.jobstore.store import QueueStore
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager
 from ganeti.luxi import client as luxi
@@ -51,7 +52,8 @@ class Master:
         )
         context = MasterContext(self.config, self.locks, self.rpc)  # type: ignore[arg-type]
         self.queue = context.queue = JobQueue(
-            QueueStore(str(directory / "queue")), Processor(context).execute, locks=self.locks
+            QueueStore(str(directory / "queue")),
+            Execution(Processor(context).execute, locks=self.locks),
         )
         self.queue.start()
         self.path = str(directory / "socket")

@@ -8,6 +8,7 @@ from pathlib import Path
 from fakes.config import cluster_of
 from ganeti.config.draft import CLUSTER
 from ganeti.jobstore.store import QueueStore
+from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.queue import JobQueue
 from ganeti.master.events import EventLog
 from ganeti.objects import ConfigData
@@ -29,7 +30,7 @@ def test_the_queue_follows_the_number_of_running_jobs(tmp_path: Path) -> None:
     after = dataclasses.replace(
         before, cluster=dataclasses.replace(before.cluster, max_running_jobs=3)
     )
-    queue = JobQueue(QueueStore(str(tmp_path)), lambda _op, _callbacks: None)
+    queue = JobQueue(QueueStore(str(tmp_path)), Execution(lambda _op, _callbacks: None))
     executor = Executor()
     mastering.note_commit(EventLog(), queue, executor, before, after, {CLUSTER})  # type: ignore[arg-type]
     assert queue.scheduler.pool.limit == 3
@@ -44,6 +45,6 @@ def test_no_more_jobs_are_executed_than_may_be_watched(tmp_path: Path) -> None:
         before,
         cluster=dataclasses.replace(before.cluster, max_running_jobs=30, max_tracked_jobs=9),
     )
-    queue = JobQueue(QueueStore(str(tmp_path)), lambda _op, _callbacks: None)
+    queue = JobQueue(QueueStore(str(tmp_path)), Execution(lambda _op, _callbacks: None))
     mastering.note_commit(EventLog(), queue, Executor(), before, after, {CLUSTER})  # type: ignore[arg-type]
     assert queue.scheduler.pool.limit == 9
