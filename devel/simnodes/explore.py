@@ -40,6 +40,7 @@ from devel.simnodes.state import Fleet, SimNode
 from ganeti import errors
 from ganeti.bootstrap.first_config import build_config
 from ganeti.bootstrap.init_params import InitParams
+from ganeti.config.local_file import LocalFile
 from ganeti.config.members import members_of
 from ganeti.config.role import judge, newer_copies
 from ganeti.config.store import ConfigStore
@@ -345,12 +346,9 @@ class World:
 
         node.copies.config_epoch = epoch
         store = ConfigStore(
-            "",
+            LocalFile("", write, change, change_from_bytes=0),
             data,
             distribute=distribute,
-            write=write,
-            change=change,
-            change_from_bytes=0,
             # The time of each state differs, as it does for real masters.
             now=lambda: float(next(self._ticks)),
         )

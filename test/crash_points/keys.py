@@ -17,6 +17,7 @@ from fakes.master import Master
 from ganeti.backend.cluster import credentials
 from ganeti.bootstrap import node_state
 from ganeti.bootstrap.join_protocol import JoinError
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.platform import hosts, paths
 from ganeti.platform.base import Machine
@@ -124,7 +125,7 @@ class Renewal(Subject):
     def recover(self, survivors: Any) -> None:
         lab = self._lab
         lab.master.config._store = ConfigStore(
-            "config.data", survivors, write=lambda path, text: None
+            LocalFile("config.data", lambda path, text: None), survivors
         )
         lab.master.config.use_distribution(lab.distribute)
         lab.check_everybody("after the death")

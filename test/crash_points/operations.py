@@ -24,6 +24,7 @@ from fakes.node_side import Cluster
 from ganeti import cmdlib
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.config import Transaction
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 
 _PROMISE = (
@@ -97,7 +98,7 @@ class Operation(Subject):
     def recover(self, survivors: Any) -> None:
         cluster = self.cluster
         data, kept = survivors
-        cluster.config._store = ConfigStore("config.data", data, write=lambda path, text: None)
+        cluster.config._store = ConfigStore(LocalFile("config.data", lambda path, text: None), data)
         for name, value in kept.items():
             setattr(cluster.rpc, name, value)
         self._release_disks()

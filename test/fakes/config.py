@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ganeti import ht
 from ganeti.config import Config, Transaction
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.constants import cluster as cluster_c
 from ganeti.constants import disk as disk_c
@@ -234,7 +235,7 @@ class FakeConfig(Config):
     """The real configuration, kept in memory only."""
 
     def __init__(self, data: ConfigData) -> None:
-        super().__init__(ConfigStore("config.data", data, write=lambda path, text: None))
+        super().__init__(ConfigStore(LocalFile("config.data", lambda path, text: None), data))
         self.writes: list[str] = []
         self.errors: dict[str, Exception] = {}
         self.released: list[str] = []

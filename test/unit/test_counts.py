@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import simplejson
 
+from ganeti.config.local_file import LocalFile
 from ganeti.config.sending import Distribution, DistributionFailure
 from ganeti.config.store import ConfigStore
 from ganeti.config.text import ConfigText
@@ -145,7 +146,7 @@ def _commit_costs(
     path = str(directory / f"config-{instances}.data")
     write_config_file(path, ConfigText(data).render(data, ()))
     candidates = Candidates()
-    store = ConfigStore(path, data, distribute=candidates)
+    store = ConfigStore(LocalFile(path), data, distribute=candidates)
     store.adopt_copies()
     with store.transaction() as change:
         change.instances.mark(made[0].uuid, "down")

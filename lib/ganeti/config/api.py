@@ -18,7 +18,7 @@ from ganeti import errors
 from ganeti.config import damaged, history, ports, reservations, upgrade, verify
 from ganeti.config.copies import CATCH_UP_S
 from ganeti.config.history import Author, History
-from ganeti.config.local_file import Changer, Writer
+from ganeti.config.local_file import Changer, LocalFile, Writer
 from ganeti.config.sending import Distribute, DistributionFailure
 from ganeti.config.store import ConfigStore, OnCommit
 from ganeti.config.text import ConfigText
@@ -130,7 +130,7 @@ class Config(Questions):
         needed to repair them.
 
         :param distribute: sends changes to other nodes.
-        :param change: see :class:`ConfigStore`.
+        :param change: see :class:`.LocalFile`.
         :raises ConfigurationError: see :func:`load`.
         """
         data, version = load(path)
@@ -155,12 +155,10 @@ class Config(Questions):
             ) from err
         return cls(
             ConfigStore(
-                path,
+                LocalFile(path, write, change),
                 data,
                 distribute=distribute,
                 now=clock,
-                write=write,
-                change=change,
                 catch_up_s=CATCH_UP_S,
                 history=kept,
             )

@@ -27,10 +27,16 @@ class LocalFile:
     """
 
     def __init__(
-        self, path: str, write: Writer, change: Changer | None, change_from_bytes: int | None
+        self,
+        path: str,
+        write: Writer = files.write_config_file,
+        change: Changer | None = None,
+        change_from_bytes: int | None = None,
     ) -> None:
-        """:param change: None replaces the file with each state.
-        :param change_from_bytes: smallest file which is changed; None for that of a journal.
+        """:param write: writes text to the file, atomically and durably.
+        :param change: makes a file from the one before it; None replaces the file with each state.
+        :param change_from_bytes: smaller files are replaced in any case; None for
+            :data:`ganeti.configfile.files.JOURNAL_FROM_BYTES`.
         """
         self.path = path
         self._write = write

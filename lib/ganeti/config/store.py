@@ -35,13 +35,12 @@ from ganeti.config.copies import PATIENCE_S, NodeCopies
 from ganeti.config.draft import Draft
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
-from ganeti.config.local_file import Changer, LocalFile, Writer
+from ganeti.config.local_file import LocalFile
 from ganeti.config.recent_changes import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.config.sending import Distribute, DistributionFailure
 from ganeti.config.text import ConfigText
 from ganeti.config.transaction import Transaction
-from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData
 from ganeti.utils import clock, metrics
 
@@ -83,27 +82,20 @@ class ConfigStore:
 
     def __init__(
         self,
-        path: str,
+        file: LocalFile,
         data: ConfigData,
         *,
         distribute: Distribute | None = None,
         now: Callable[[], float] = clock.now,
-        write: Writer = write_config_file,
-        change: Changer | None = None,
-        change_from_bytes: int | None = None,
         catch_up_s: tuple[float, float] | None = None,
         patience_s: float = PATIENCE_S,
         history: History | None = None,
     ) -> None:
         """:param data: the content of the file.
-        :param write: writes text to the file, atomically and durably.
-        :param change: makes a file from the one before it; None writes each file as a whole.
-        :param change_from_bytes: smaller files are written as a whole in any case; None for
-            :data:`ganeti.configfile.files.JOURNAL_FROM_BYTES`.
         :param catch_up_s: as in :class:`.NodeCopies`, like ``distribute`` and ``patience_s``.
         :param history: the history, already open.
         """
-        self._file = LocalFile(path, write, change, change_from_bytes)
+        self._file = file
         self._now = now
         # Guards the head and the queue of tickets; held while a transaction is made.
         self._mutex = threading.Lock()

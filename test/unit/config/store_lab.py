@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ganeti.config import Config, Distribution, DistributionFailure
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.objects import ConfigData, codec
 from ganeti.utils import retry
@@ -53,11 +54,10 @@ class Nodes:
 def config_of(disk: Disk, nodes: Nodes | None = None, data: ConfigData | None = None) -> Config:
     return Config(
         ConfigStore(
-            "config.data",
+            LocalFile("config.data", disk.write),
             data or small_cluster(),
             distribute=nodes,
             now=lambda: 2000.0,
-            write=disk.write,
         )
     )
 
@@ -81,9 +81,8 @@ def sleeping_store(
 ) -> ConfigStore:
     """A store whose thread for lagging nodes exists, but sleeps for long."""
     return ConfigStore(
-        "config.data",
+        LocalFile("config.data", Disk().write),
         data or small_cluster(),
         distribute=nodes,
-        write=Disk().write,
         catch_up_s=(3600.0, 3600.0),
     )

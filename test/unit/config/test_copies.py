@@ -11,6 +11,7 @@ import pytest
 from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Distribution, DistributionFailure, copies
+from ganeti.config.local_file import LocalFile
 from ganeti.config.sending import CONFIG, SSCONF
 from ganeti.config.store import ConfigStore
 from ganeti.config.text import ConfigText
@@ -95,7 +96,7 @@ def test_who_missed_ssconf_gets_it_with_the_next_change() -> None:
 
 def test_who_missed_something_is_tried_again() -> None:
     nodes = Nodes()
-    store = ConfigStore("config.data", small_cluster(), distribute=nodes, write=Disk().write)
+    store = ConfigStore(LocalFile("config.data", Disk().write), small_cluster(), distribute=nodes)
     config = Config(store)
     nodes.failures = [
         DistributionFailure(uuid_of("node2"), CONFIG, "no answer"),
@@ -146,10 +147,9 @@ def test_a_thread_tries_until_all_have_it() -> None:
     nodes = Nodes()
     config = Config(
         ConfigStore(
-            "config.data",
+            LocalFile("config.data", Disk().write),
             small_cluster(),
             distribute=nodes,
-            write=Disk().write,
             catch_up_s=(0.001, 0.002),
         )
     )
@@ -344,10 +344,9 @@ def test_a_failure_does_not_end_the_attempts() -> None:
 
     config = Config(
         ConfigStore(
-            "config.data",
+            LocalFile("config.data", Disk().write),
             small_cluster(),
             distribute=distribute,
-            write=Disk().write,
             catch_up_s=(0.001, 0.002),
         )
     )
@@ -373,7 +372,7 @@ def test_a_new_name_and_a_removal_reach_the_nodes() -> None:
 def test_a_record_which_too_few_candidates_have_is_not_relied_upon() -> None:
     """The change stays in the present state, so a repetition finds nothing to do."""
     nodes = Nodes()
-    store = ConfigStore("config.data", small_cluster(), distribute=nodes, write=Disk().write)
+    store = ConfigStore(LocalFile("config.data", Disk().write), small_cluster(), distribute=nodes)
     config = Config(store)
     config.require_committed()
     unanswered = [
@@ -407,7 +406,7 @@ def _store_with_many_bytes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Con
     monkeypatch.setattr(copies, "_NAMES_BYTES", 0)
     data = small_cluster(5, {number: {"master_candidate": False} for number in (4, 5)})
     store = ConfigStore(
-        "config.data", data, distribute=nodes, write=Disk().write, catch_up_s=(3600.0, 3600.0)
+        LocalFile("config.data", Disk().write), data, distribute=nodes, catch_up_s=(3600.0, 3600.0)
     )
     with store.transaction() as change:
         change.groups.add(group_of(7), EC)  # sends all values to all nodes
@@ -478,7 +477,7 @@ def test_after_a_start_candidates_with_the_same_file_get_a_difference(
     text = ConfigText(data).render(data, ())
     write_config_file(str(path), text if same else b"".join(text) + b" ")
     nodes = Nodes()
-    store = ConfigStore(str(path), data, distribute=nodes)
+    store = ConfigStore(LocalFile(str(path)), data, distribute=nodes)
     store.adopt_copies()
     with store.transaction() as change:
         change.instances.add(instance_of(1), [disk_of(1)], EC)

@@ -29,6 +29,7 @@ from ganeti.config.history import (
     compare,
     state_at,
 )
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData, codec, updated
@@ -61,10 +62,9 @@ class _Place:
         self.history.open(data)
         self.config = Config(
             ConfigStore(
-                self.path,
+                LocalFile(self.path, self.write),
                 data,
                 now=lambda: float(next(self.times)),
-                write=self.write,
                 history=self.history,
             )
         )
@@ -377,7 +377,9 @@ def test_nothing_from_before_an_upgrade(place: _Place) -> None:
 
 
 def test_without_a_history() -> None:
-    config = Config(ConfigStore("config.data", small_cluster(), write=lambda _path, _text: None))
+    config = Config(
+        ConfigStore(LocalFile("config.data", lambda _path, _text: None), small_cluster())
+    )
     commit(config).ports.allocate()
     assert list(config.commits()) == []
     with pytest.raises(errors.ConfigurationError, match="no history"):

@@ -38,7 +38,7 @@ def _cluster(count: int = 300) -> ConfigData:
 
 def _store(path: str, data: ConfigData) -> ConfigStore:
     files.write_config_file(path, ConfigText(data).render(data, ()))
-    store = ConfigStore(path, data, change=files.change, change_from_bytes=1)
+    store = ConfigStore(LocalFile(path, change=files.change, change_from_bytes=1), data)
     store.adopt_copies()
     return store
 
@@ -74,7 +74,7 @@ def test_the_first_change_after_a_start_needs_the_same_file(tmp_path: Path) -> N
     _tag(store, "a")
     assert not os.path.exists(files.journal_of(path))
     assert load(path)[0] == store.snapshot()
-    other = ConfigStore(path, data, change=files.change, change_from_bytes=1)
+    other = ConfigStore(LocalFile(path, change=files.change, change_from_bytes=1), data)
     _tag(other, "b")
     assert not os.path.exists(files.journal_of(path))
     assert load(path)[0] == other.snapshot()
@@ -102,7 +102,7 @@ def test_a_small_file_is_written_as_a_whole(
     path = str(tmp_path / "config.data")
     data = small_cluster()
     files.write_config_file(path, ConfigText(data).render(data, ()))
-    store = ConfigStore(path, data, change=files.change)
+    store = ConfigStore(LocalFile(path, change=files.change), data)
     store.adopt_copies()
     for tag in ("a", "b"):
         _tag(store, tag)

@@ -10,6 +10,7 @@ import pytest
 from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 
 from .samples import instance_of, small_cluster
@@ -20,7 +21,9 @@ def config(tmp_path: Path) -> Config:
     data = small_cluster()
     cluster = dataclasses.replace(data.cluster, tcpudp_port_pool=(11003,), highest_used_port=11010)
     return Config(
-        ConfigStore(str(tmp_path / "config.data"), dataclasses.replace(data, cluster=cluster))
+        ConfigStore(
+            LocalFile(str(tmp_path / "config.data")), dataclasses.replace(data, cluster=cluster)
+        )
     )
 
 

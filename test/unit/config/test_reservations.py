@@ -19,6 +19,7 @@ from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, verify
 from ganeti.config.index import Index
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Disk, Instance, Nic
@@ -39,7 +40,7 @@ def _cluster() -> ConfigData:
 
 
 def _config() -> Config:
-    return Config(ConfigStore("config.data", _cluster(), write=lambda _path, _text: None))
+    return Config(ConfigStore(LocalFile("config.data", lambda _path, _text: None), _cluster()))
 
 
 def _guest(number: int, **changes: Any) -> Instance:
@@ -341,7 +342,7 @@ def test_after_a_write_that_failed_all_is_as_before() -> None:
         if full[0]:
             raise OSError(28, "No space left on device")
 
-    config = Config(ConfigStore("config.data", _cluster(), write=write))
+    config = Config(ConfigStore(LocalFile("config.data", write), _cluster()))
     full[0] = True
     with pytest.raises(errors.ConfigurationError):
         commit(config).instances.add(

@@ -10,6 +10,7 @@ import pytest
 from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Distribution, DistributionFailure, sending
+from ganeti.config.local_file import LocalFile
 from ganeti.config.sending import CONFIG, SSCONF
 from ganeti.config.store import ConfigStore
 from ganeti.objects import ConfigData, updated
@@ -86,10 +87,9 @@ class _HangingNodes(Nodes):
 
 def _impatient_store(nodes: Nodes, data: ConfigData | None = None) -> ConfigStore:
     return ConfigStore(
-        "config.data",
+        LocalFile("config.data", Disk().write),
         data or small_cluster(),
         distribute=nodes,
-        write=Disk().write,
         catch_up_s=(0.001, 0.002),
         patience_s=0.001,
     )

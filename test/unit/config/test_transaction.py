@@ -10,6 +10,7 @@ import pytest
 from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Transaction, verify
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.objects import ConfigData, Disk, FilterRule, Nic, updated
 
@@ -30,10 +31,9 @@ I1, N1, N2 = uuid_of("instance1"), uuid_of("node1"), uuid_of("node2")
 def _config(data: ConfigData | None = None) -> Config:
     return Config(
         ConfigStore(
-            "config.data",
+            LocalFile("config.data", lambda path, text: None),
             data or small_cluster(),
             now=lambda: 2000.0,
-            write=lambda path, text: None,
         )
     )
 
@@ -399,7 +399,7 @@ def test_detached_disks_are_refused(config, change, text):
 
 
 def test_minors_of_both_nodes_are_taken() -> None:
-    config = Config(ConfigStore("config.data", small_cluster(), write=lambda path, text: None))
+    config = Config(ConfigStore(LocalFile("config.data", lambda path, text: None), small_cluster()))
     nodes = (uuid_of("node1"), uuid_of("node2"))
     disk = disk_of(
         1, dev_type="drbd", nodes=nodes, logical_id=(*nodes, 11001, 0, 0, "secret"), children=()

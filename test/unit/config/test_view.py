@@ -9,6 +9,7 @@ import pytest
 from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, View
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.objects import Disk
 
@@ -142,7 +143,9 @@ def test_what_does_not_exist(view: View) -> None:
 
 
 def test_order_and_names_follow_any_changes() -> None:
-    config = Config(ConfigStore("config.data", small_cluster(), write=lambda _path, _text: None))
+    config = Config(
+        ConfigStore(LocalFile("config.data", lambda _path, _text: None), small_cluster())
+    )
     assert config.instances() == ()
     assert config.instance_by_name("instance2.example.com") is None
     for number in (10, 2, 300, 7, 1000, 3):
