@@ -265,28 +265,72 @@ class ResultWithJobs:
         self.others = others
 
 
+class JobLog:
+    """The log of the job which runs a logical unit."""
+
+    __slots__ = ("feedback",)
+
+    def __init__(self, feedback: Callable[[str], None]) -> None:
+        #: Adds a line to the job log.
+        self.feedback = feedback
+
+    def info(self, text: str) -> None:
+        """Add information to the job log and to the log of the daemon."""
+        log.info("%s", text)
+        self.feedback(f" - INFO: {text}")
+
+    def warn(self, text: str, hint: str = "") -> None:
+        """Add a warning to the job log and to the log of the daemon.
+
+        :param hint: a whole sentence: what the administrator can do.
+        """
+        log.warning("%s", text)
+        self.feedback(f" - WARNING: {text}")
+        if hint:
+            self.feedback(f"      Hint: {hint}")
+
+
 @dataclass(slots=True)
-class LuContext:
-    """The context of one run of a logical unit.
+class Context:
+    """What the code below a logical unit needs of its run to read, change and report.
+
+    A function which needs only one or two of these takes them instead.
+
+    :ivar refused: devices which nodes refused to create; see
+        :mod:`ganeti.cmdlib.ops.disks.ownership`.
+    """
+
+    config: Config
+    rpc: RpcRunner
+    log: JobLog
+    refused: set[DeviceKey] = field(default_factory=set)
+
+
+class LuContext(Context):
+    """The context of one run of a logical unit: also its job, its locks and the services.
 
     :ivar ec_id: identifies the run for the reservations in the configuration (names, MACs, UUIDs).
     :ivar author: the job which changes the configuration, for its history.
     """
 
-    master: JobContext
-    callbacks: OpCallbacks
-    ec_id: str = field(default="")
-    author: Author | None = None
-    config: Config = field(init=False)
-    rpc: RpcRunner = field(init=False)
+    __slots__ = ("author", "callbacks", "ec_id", "master")
 
-    def __post_init__(self) -> None:
-        if not self.ec_id:
-            self.ec_id = f"job-{self.callbacks.owner.job_id}-run-{next(_run_numbers)}"
-        self.config = self.master.config.reserving_for(self.ec_id)
-        if self.author is not None:
-            self.config = self.config.acting_for(self.author)
-        self.rpc = self.master.rpc.for_job(self.callbacks.owner.job_id, self.callbacks.feedback)
+    def __init__(
+        self,
+        master: JobContext,
+        callbacks: OpCallbacks,
+        ec_id: str = "",
+        author: Author | None = None,
+    ) -> None:
+        self.master = master
+        self.callbacks = callbacks
+        self.ec_id = ec_id or f"job-{callbacks.owner.job_id}-run-{next(_run_numbers)}"
+        self.author = author
+        config = master.config.reserving_for(self.ec_id)
+        if author is not None:
+            config = config.acting_for(author)
+        rpc = master.rpc.for_job(callbacks.owner.job_id, callbacks.feedback)
+        super().__init__(config, rpc, JobLog(callbacks.feedback))
 
     @property
     def locks(self) -> JobLocks:
@@ -338,6 +382,7 @@ class LogicalUnit(Generic[OpT, PlanT]):
         self.ctx = ctx
         self.config = ctx.config
         self.rpc = ctx.rpc
+        self.log = ctx.log
         self.instance: Instance | None = None
         self.hooks: HookRunner | None = None  # set by the processor when the plan is known
         self.last_seen: FilledInstance | None = None  # as the hooks got it the last time
@@ -345,8 +390,6 @@ class LogicalUnit(Generic[OpT, PlanT]):
         self.shared_levels: set[Level] = set()
         self.opportunistic_levels: set[Level] = set()  # take the free ones of the locks, never wait
         self.added_locks: dict[Level, list[str]] = {}
-        #: Devices which nodes refused to create; see :mod:`ganeti.cmdlib.ops.disks.ownership`.
-        self.refused: set[DeviceKey] = set()
 
     # -- the phases ------------------------------------------------------------
 
@@ -411,22 +454,15 @@ class LogicalUnit(Generic[OpT, PlanT]):
 
     def feedback(self, text: str) -> None:
         """Add a line to the job log."""
-        self.ctx.callbacks.feedback(text)
+        self.log.feedback(text)
 
     def info(self, text: str) -> None:
         """Add information to the job log and to the log of the daemon."""
-        log.info("%s", text)
-        self.ctx.callbacks.feedback(f" - INFO: {text}")
+        self.log.info(text)
 
     def warn(self, text: str, hint: str = "") -> None:
-        """Add a warning to the job log and to the log of the daemon.
-
-        :param hint: a whole sentence: what the administrator can do.
-        """
-        log.warning("%s", text)
-        self.ctx.callbacks.feedback(f" - WARNING: {text}")
-        if hint:
-            self.ctx.callbacks.feedback(f"      Hint: {hint}")
+        """Add a warning to the job log and to the log of the daemon."""
+        self.log.warn(text, hint)
 
     # -- locks -----------------------------------------------------------------
 

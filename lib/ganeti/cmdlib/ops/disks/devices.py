@@ -200,7 +200,7 @@ def _create(
             if answer.failure is None:
                 continue
             if not ownership.may_be_made(answer.failure):
-                ownership.disown(unit.config, unit.refused, device, uuid)
+                ownership.disown(unit.config, unit.ctx.refused, device, uuid)
             failures.append(_not_created(unit.config, instance, disk, uuid, answer.failure))
     if failures:
         raise errors.OpExecError("; ".join(dict.fromkeys(failures)))
@@ -262,7 +262,7 @@ def remove_disks(
         failures = [
             failure
             for uuid in node_uuids
-            for failure in _remove_from(unit.rpc, unit.refused, instance, {uuid: disks})
+            for failure in _remove_from(unit.rpc, unit.ctx.refused, instance, {uuid: disks})
         ]
     if failures:
         # One failure of each disk is sufficient.
@@ -294,10 +294,12 @@ def _remove_everywhere(
                 f" {instance.name}",
                 hint="Remove the volumes there by hand when the node comes back.",
             )
-    failures = _remove_from(unit.rpc, unit.refused, instance, parts)
+    failures = _remove_from(unit.rpc, unit.ctx.refused, instance, parts)
     kept = {disk.uuid for disk, _failure in failures}
     rest = [disk for disk in disks if disk.uuid not in kept]
-    return failures + _remove_from(unit.rpc, unit.refused, instance, {instance.primary_node: rest})
+    return failures + _remove_from(
+        unit.rpc, unit.ctx.refused, instance, {instance.primary_node: rest}
+    )
 
 
 def _remove_from(
