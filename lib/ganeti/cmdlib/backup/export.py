@@ -145,7 +145,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         prereq.require_not_forthcoming(instance, "export")
         source = self.config.node(instance.primary_node)
         prereq.require_online(source)
-        snapshots.require_restored(self, instance)
+        snapshots.require_restored(self.log, instance)
         target = None
         if self.target is not None:
             target = self.config.node(self.target.uuid)
@@ -169,7 +169,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 " --long-sleep.",
                 errors.ECODE_STATE,
             )
-        work = zeroing.plan(self, self.op, instance, source, running=running)
+        work = zeroing.plan(self.config, self.op, instance, source, running=running)
         return ExportPlan(instance, source, running, target, remote, work)
 
     def _require_complete_replicas(
@@ -256,10 +256,10 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         try:
             if not instance.disks_active:
                 self.feedback(f"Activating disks for {instance.name}")
-                disk_work.assemble_disks(self, instance)
+                disk_work.assemble_disks(self.ctx, instance)
                 activated = True
             if plan.zeroing is not None:
-                helper.run(self, instance, plan.zeroing)
+                helper.run(self.ctx, instance, plan.zeroing)
             sent = self._disks_to_send(plan, snapshots)
             again = stopped and not self.op.remove_instance
             if again and len(snapshots) == len(sent):
@@ -367,11 +367,12 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         unfinished = f"{instance.name}{calls.UNFINISHED}"
         # The path as it is in node calls: in a virtual cluster each node adds its own root.
         base = posixpath.join(paths.Paths().export_dir, unfinished)
-        remove_unfinished(self, instance.name)
+        remove_unfinished(self.ctx, instance.name)
         complete = False
         try:
             arrived = disk_copy.copy_disks(
-                self,
+                self.rpc,
+                self.log,
                 [
                     disk_copy.pair(
                         self.config,
@@ -434,7 +435,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                     port=port,
                 )
             )
-        disk_copy.run(self, ends)
+        disk_copy.run(self.rpc, self.log, ends)
         return [end.ok for end in ends]
 
     def _require_exported(self, instance: Instance, target: Node) -> None:

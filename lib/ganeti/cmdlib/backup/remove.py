@@ -44,7 +44,7 @@ class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
         return having
 
     def exec(self, plan: list[str]) -> Any:
-        remove_unfinished(self, self.name)
+        remove_unfinished(self.ctx, self.name)
         failed = []
         for uuid in plan:
             answer = self.rpc.call(calls.EXPORT_REMOVE, uuid, export=self.name)

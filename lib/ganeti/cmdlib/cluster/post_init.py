@@ -22,6 +22,6 @@ class LUClusterPostInit(LogicalUnit[OpClusterPostInit, None]):
         return [], [self.config.master_node().uuid]
 
     def exec(self, plan: None) -> bool:
-        ssh_keys.name_in_etc_hosts(self, self.config.master_node(), add=True)
-        ssh_keys.distribute(self)
+        ssh_keys.name_in_etc_hosts(self.ctx, self.config.master_node(), add=True)
+        ssh_keys.distribute(self.ctx)
         return True

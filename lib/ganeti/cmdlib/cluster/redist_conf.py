@@ -26,9 +26,9 @@ class LUClusterRedistConf(LogicalUnit[OpClusterRedistConf, None]):
             self.warn(f"node {name} did not accept the {failure.what}: {failure.message}")
         # A node may have been unreachable when it was demoted.
         candidates.give_up(
-            self, *(node for node in self.config.nodes() if not node.master_candidate)
+            self.rpc, self.log, *(node for node in self.config.nodes() if not node.master_candidate)
         )
-        distribute_files(self)
-        ssh_keys.distribute(self)
+        distribute_files(self.ctx)
+        ssh_keys.distribute(self.ctx)
         if self.ctx.job_files is not None:
             self.ctx.job_files.compare_copies()

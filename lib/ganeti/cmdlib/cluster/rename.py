@@ -119,9 +119,9 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
         def to(name: str, ip: str) -> Any:
             return lambda: self._write(name, ip)
 
-        move_address(self, to(plan.name, plan.ip), to(plan.old_name, plan.old_ip))
+        move_address(self.ctx, to(plan.name, plan.ip), to(plan.old_name, plan.old_ip))
         if plan.name != plan.old_name:
-            ssh_keys.distribute(self)
+            ssh_keys.distribute(self.ctx)
         return plan.name
 
     def _write(self, name: str, ip: str) -> None:

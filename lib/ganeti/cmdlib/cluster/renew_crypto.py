@@ -174,7 +174,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
                 "does not answer",
             )
         if self.op.renew_ssh_keys:
-            ssh_keys.renew(self, kind=self.ssh_kind, bits=self.ssh_bits, done=self._report)
+            ssh_keys.renew(self.ctx, kind=self.ssh_kind, bits=self.ssh_bits, done=self._report)
         for name in ("noded_cert_file", *plan.files):
             fs.remove_file(pending_file(name))
         directory = paths.current().renewal_dir

@@ -310,18 +310,21 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             self._set_up_witness(plan.change.cluster.witness)
         if {"master_netdev", "use_external_mip_script"} & set(values):
             move_address(
-                self, lambda: self._commit(plan), lambda: self._put_back(plan), force=self.op.force
+                self.ctx,
+                lambda: self._commit(plan),
+                lambda: self._put_back(plan),
+                force=self.op.force,
             )
         elif values:
             self._commit(plan)
         if "master_netmask" in values and "master_netdev" not in values:
             self._change_netmask(plan.old)
         if self.op.candidate_pool_size is not None:
-            candidates.keep_pool_size(self)
+            candidates.keep_pool_size(self.ctx)
         if values.get("modify_etc_hosts"):
             for node in self.config.nodes():
-                ssh_keys.name_in_etc_hosts(self, node, add=True)
-            distribute_files(self)
+                ssh_keys.name_in_etc_hosts(self.ctx, node, add=True)
+            distribute_files(self.ctx)
         if {"enabled_user_shutdown", "enabled_hypervisors"} & set(values):
             self._ensure_shutdown_daemons()
         if "auto_failover" in values:
@@ -345,7 +348,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             service.set_up(url)
         except errors.GenericError as err:
             raise errors.OpExecError(f"{err}. The cluster was not changed.") from err
-        distribute_files(self)
+        distribute_files(self.ctx)
 
     def _ensure_shutdown_daemons(self) -> None:
         """Start the daemons which notice shutdowns from inside a guest, or stop them."""

@@ -124,7 +124,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         self._protect(plan, found.gone)
         self._check_others(expected.others, found)
         if self_repair.is_enabled(self.config, self.group):
-            self_repair.run(self, self.group, found.gone)
+            self_repair.run(self.ctx, self.group, found.gone)
         if not self.op.is_strict:
             for name, reason in found.unresponsive.items():
                 self.warn(f"node {name} could not be asked and is ignored: {reason}")

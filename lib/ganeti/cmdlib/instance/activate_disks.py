@@ -48,13 +48,13 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
                     self.rpc,
                     plan,
                 )
-            found = disk_work.assemble_disks(self, plan, disks=disks)
+            found = disk_work.assemble_disks(self.ctx, plan, disks=disks)
             undo.commit()
         with self.config.transaction() as change:
             change.instances.set_disks_active(plan.uuid, True)
         if self.op.wait_for_sync:
             try:
-                sync.require_in_sync(self, plan, disks)
+                sync.require_in_sync(self.ctx, plan, disks)
             except errors.OpExecError:
                 if not was_active:
                     with self.config.transaction() as change:

@@ -45,7 +45,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
     # -- arguments that need no lock -------------------------------------------
 
     def expand_names(self) -> None:
-        forthcoming.require_possible(self, self.op)
+        forthcoming.require_possible(self.log, self.op)
         self.reserved = forthcoming.reserved_instance(self.config, self.op)
         anew = not self.op.disks and not self.op.file_storage_dir and not self.op.file_driver
         self.keeps_disks = anew and self.reserved is not None
@@ -65,7 +65,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
     def _completed_op(self) -> OpInstanceCreate:
         """Complete the parameters from a reservation first, then from an import."""
         op = forthcoming.completed_op(self.config, self.op, self.reserved)
-        self.imported, op = import_source.prepare(self, op)
+        self.imported, op = import_source.prepare(self.ctx, op)
         if not (op.no_install and op.start):
             return op
         self.info("the OS is not installed, so the instance will not be started")
@@ -114,7 +114,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
     def _need_instance(self) -> None:
         """Reserve name and UUID of a new instance; ask for the lock of the instance."""
         if self.reserved is None:
-            names.reserve(self, self.name)
+            names.reserve(self.config, self.name)
             self.uuid = self.config.new_uuid()
             self.need_new(Level.INSTANCE, self.uuid)
         else:
@@ -179,7 +179,11 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
         specs.use_group(self.config, disk_specs, op.disks, node.uuid)
         planned_nics = nics.settle(
-            self, planned_nics, node, conflicts_check=op.conflicts_check, reserved=self.reserved
+            self.config,
+            planned_nics,
+            node,
+            conflicts_check=op.conflicts_check,
+            reserved=self.reserved,
         )
         adopt.require_storage(
             self.config,

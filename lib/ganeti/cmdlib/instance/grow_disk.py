@@ -80,7 +80,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         location.require_only_on_primary(self, instance, certain_to="grow a disk of")
         if disk.dev_type in LVM_BASED:
             snapshots.require_none(
-                self,
+                self.ctx,
                 instance,
                 "grow a disk of",
                 disks=[self.op.disk],
@@ -152,7 +152,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             f"Growing disk {self.op.disk} of instance '{instance.name}' by"
             f" {text.format_unit(plan.delta_mib)} to {text.format_unit(plan.size_mib)}"
         )
-        disk_work.assemble_disks(self, instance, disks=[disk])
+        disk_work.assemble_disks(self.ctx, instance, disks=[disk])
         nodes = disk_work.disk_nodes(disk, instance.primary_node)
         missing = self._missing_mib(plan, nodes)
         self._grow(plan, missing, dry_run=True, backing_store=True)
@@ -161,14 +161,14 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         wipe.begin_growth(self.config, disk, reached_mib)
         self._grow(plan, missing, dry_run=False, backing_store=True)
         for uuid in nodes:
-            wipe.wipe(self, instance, disk.data_device, uuid, offset_mib=reached_mib)
+            wipe.wipe(self.ctx, instance, disk.data_device, uuid, offset_mib=reached_mib)
         with self.config.transaction() as change:
             grown = resized(self.config.disk(disk.uuid), plan.size_mib)
             change.disks.update(updated(grown, unwiped_from=None))
         self._grow_device(plan)
         self.downgrade_locks(Level.NODE_RES)
         changed = self.config.disk(disk.uuid)
-        if self.op.wait_for_sync and not sync.wait_for_sync(self, instance, [changed]):
+        if self.op.wait_for_sync and not sync.wait_for_sync(self.ctx, instance, [changed]):
             self.warn("the disks are not in sync yet. See their state with 'gnt-instance info'.")
         fresh = self.config.instance(instance.uuid)
         if not fresh.disks_active:

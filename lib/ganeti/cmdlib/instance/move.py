@@ -93,7 +93,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         prereq.require_online(source)
         prereq.require_target(self.config, target, instance.hypervisor)
         location.require_not_elsewhere(self, instance, certain_to="move")
-        snapshots.require_none(self, instance, "move")
+        snapshots.require_none(self.ctx, instance, "move")
         filled = self.config.filled(instance)
         facts = ratios.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
         up = instance.admin_state == prereq.ADMIN_UP
@@ -182,8 +182,8 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         convert.add_parts(self.config, self.rpc, instance, disks, target.uuid)
         for index in range(len(disks)):
             self.feedback(f"* making disk {index} on node {target.name}")
-        disk_work.create_devices(self, instance, {target.uuid: disks}, writable_on=target.uuid)
-        disk_work.assemble_disks(self, instance)
+        disk_work.create_devices(self.ctx, instance, {target.uuid: disks}, writable_on=target.uuid)
+        disk_work.assemble_disks(self.ctx, instance)
         answers = call_for_disks(
             self.rpc,
             BLOCKDEV_ASSEMBLE_MULTI,
@@ -210,7 +210,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                     compress=self.op.compress,
                 )
             )
-        copied = disk_copy.copy_disks(self, pairs)
+        copied = disk_copy.copy_disks(self.rpc, self.log, pairs)
         failed = [str(index) for index, ok in enumerate(copied) if not ok]
         if failed:
             raise errors.OpExecError(

@@ -86,7 +86,8 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         usable = placement.candidates(self.config.snapshot()) & self.owned(Level.NODE)
         request = allocator.MultiAllocate(tuple(self._request(op, usable) for op in self.instances))
         return placement.ask_allocator(
-            self,
+            self.rpc,
+            self.log,
             self.allocator,
             self.config.snapshot(),
             request,
@@ -99,7 +100,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         beparams = fill.fill_be(cluster, params.checked_beparams(op.beparams))
         group = None if op.group_name is None else self.config.expand_group(op.group_name).uuid
         hypervisor = op.hypervisor or cluster.enabled_hypervisors[0]
-        planned = nic_specs.plan_nics(self, op.nics, None)
+        planned = nic_specs.plan_nics(self.config, op.nics, None)
         return allocator.Allocate(
             name=op.instance_name,
             hypervisor=hypervisor,

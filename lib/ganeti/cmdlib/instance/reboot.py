@@ -80,7 +80,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
             for check in parameters:
                 answers.judge(check)
         if not running:
-            snapshots.require_restored(self, instance)
+            snapshots.require_restored(self.log, instance)
         return RebootPlan(
             instance, running, running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD)
         )
@@ -101,7 +101,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         instance = self.config.instance(plan.instance.uuid)
         if plan.on_node:
             for disk in self.config.instance_disks(instance):
-                wipe.finish(self, instance, disk)
+                wipe.finish(self.ctx, instance, disk)
             answer = self.rpc.call(
                 INSTANCE_REBOOT,
                 instance.primary_node,

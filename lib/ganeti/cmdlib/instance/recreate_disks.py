@@ -149,7 +149,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         else:
             self._require_lost(instance, disks)
         snapshots.require_none(
-            self,
+            self.ctx,
             instance,
             "recreate disks of",
             # Volumes take their snapshots with them.
@@ -176,7 +176,11 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 node_given=False,
             )
             chosen = placement.ask_allocator(
-                self, name or "", self.config.snapshot(), self._request(instance, template)
+                self.rpc,
+                self.log,
+                name or "",
+                self.config.snapshot(),
+                self._request(instance, template),
             )
             nodes = tuple(self.config.node(uuid) for uuid in chosen)
             self.info(
@@ -251,8 +255,8 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             for index, disk in plan.disks:
                 self.feedback(f"* making disk {index}, size {disk.size} MiB")
             new = [disks[index] for index, _disk in plan.disks]
-            undo.add("new disks", disk_work.remove_disks, self, instance, new)
-            disk_work.create_disks(self, instance, new)
+            undo.add("new disks", disk_work.remove_disks, self.ctx, instance, new)
+            disk_work.create_disks(self.ctx, instance, new)
             undo.commit()
         with self.config.transaction() as change:
             for index, _disk in plan.disks:
@@ -262,9 +266,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         disks = self.config.instance_disks(instance)
         mirrored = [disks[i] for i, _d in plan.disks if disks[i].has_replicas]
         if mirrored:
-            disk_work.assemble_disks(self, instance, disks=mirrored)
+            disk_work.assemble_disks(self.ctx, instance, disks=mirrored)
             try:
-                sync.require_in_sync(self, instance, mirrored)
+                sync.require_in_sync(self.ctx, instance, mirrored)
             finally:
                 disk_work.shutdown_disks(self.config, self.rpc, instance, disks=mirrored)
 
@@ -350,7 +354,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 if not self.config.node(uuid).offline
             ]
             if disk.forthcoming and nodes:
-                disk_work.remove_disks(self, instance, [disk], nodes)
+                disk_work.remove_disks(self.ctx, instance, [disk], nodes)
 
     def _record(self, plan: RecreatePlan) -> None:
         """Write the disks under their new names, and their nodes, into the configuration."""

@@ -75,7 +75,8 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
         )
         osparams = os.for_installation(self.config.cluster(), os_name, *given)
         how = operating_system.require(
-            self,
+            self.config,
+            self.rpc,
             self.config.node(instance.primary_node),
             instance.name,
             prereq.WantedOs(os_name, osparams, self.op.force_variant),
@@ -96,7 +97,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
     def exec(self, plan: ReinstallPlan) -> None:
         instance = plan.instance
         if plan.left:
-            helper.end_left(self, instance)
+            helper.end_left(self.rpc, self.log, instance)
         if plan.os_name != instance.os:
             self.feedback(f"Changing OS to '{plan.os_name}'...")
             with self.config.transaction() as change:
@@ -111,10 +112,10 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
                 self.rpc,
                 instance,
             )
-            disk_work.assemble_disks(self, instance)
+            disk_work.assemble_disks(self.ctx, instance)
             self.info("Running the OS's create script...")
             operating_system.install(
-                self,
+                self.ctx,
                 instance,
                 plan.parameters,
                 plan.how,

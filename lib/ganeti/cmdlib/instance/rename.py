@@ -62,7 +62,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
             self.new_name = self._resolved()
         instance = self.lock_instance(self.op.instance_name, self.op.instance_uuid)
         if instance.name != self.new_name:
-            names.reserve(self, self.new_name)
+            names.reserve(self.config, self.new_name)
 
     def _resolved(self) -> str:
         host = prereq.resolve(self.new_name, "new instance name")
@@ -175,7 +175,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         if not instance.disks:
             return
         try:
-            disk_work.assemble_disks(self, instance)
+            disk_work.assemble_disks(self.ctx, instance)
             answer = self.rpc.call(
                 INSTANCE_RUN_RENAME,
                 instance.primary_node,

@@ -132,7 +132,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         prereq.require_online(node)
         prereq.require_online(other)
         snapshots.require_none(
-            self,
+            self.ctx,
             instance,
             "replace disks of",
             nodes=[node.uuid],
@@ -151,7 +151,9 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
     ) -> ReplacePlan:
         if self.allocator is not None:
             request = allocator.Relocate(instance.uuid, (secondary.uuid,))
-            (uuid,) = placement.ask_allocator(self, self.allocator, self.config.snapshot(), request)
+            (uuid,) = placement.ask_allocator(
+                self.rpc, self.log, self.allocator, self.config.snapshot(), request
+            )
             node = self.config.node(uuid)
             self.info(
                 f"Selected new secondary for instance {instance.name} via iallocator"

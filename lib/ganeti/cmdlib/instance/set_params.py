@@ -277,7 +277,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         if not changes:
             return None, planned
         nic_plan = nic_modify.plan(
-            self, planned, primary, changes, conflicts_check=self.op.conflicts_check
+            self.config, planned, primary, changes, conflicts_check=self.op.conflicts_check
         )
         for step in nic_plan.steps:
             results += step.result
@@ -321,7 +321,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
     def _choose_secondary(self, instance: Instance) -> Node | None:
         if self.op.disk_template not in INT_MIRRORED or not self.op.iallocator:
             return None if self.secondary is None else self.config.node(self.secondary.uuid)
-        return secondary.by_allocator(self, instance, self.op.iallocator)
+        return secondary.by_allocator(self.ctx, instance, self.op.iallocator)
 
     def _check_firmware(
         self, instance: Instance, planned: Instance, disk_plan: disk_modify.DiskPlan | None
@@ -400,10 +400,10 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 memory_mib=self.op.runtime_mem,
             ).payload()
         if plan.new_primary is not None:
-            mirror.change_primary(self, instance, plan.new_primary, ignore=self.op.force)
+            mirror.change_primary(self.ctx, instance, plan.new_primary, ignore=self.op.force)
         if plan.disks is not None:
             disk_modify.carry_out(
-                self,
+                self.ctx,
                 instance.uuid,
                 plan.disks,
                 plan.plug,
@@ -422,7 +422,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         self._record(plan)
         self._hotplug_nics(plan)
         self._limit_processors(plan)
-        communication.send_metadata(self, instance, self.config.instance(instance.uuid))
+        communication.send_metadata(self.ctx, instance, self.config.instance(instance.uuid))
         return [list(row) for row in plan.results]
 
     def _directory(self, plan: ModifyPlan) -> str | None:

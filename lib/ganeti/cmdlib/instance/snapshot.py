@@ -97,7 +97,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         prereq.require_whole_disks(self.config, instance)
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
-        snapshots.require_restored(self, instance, force=True)
+        snapshots.require_restored(self.log, instance, force=True)
         disks = self.config.instance_disks(instance)
         if not disks:
             raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
@@ -108,7 +108,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         for index, disk in chosen:
             self._require_kind(instance, index, disk, node)
         taken = [
-            one for one in snapshots.of_instance(self, instance) if one.found.name == self.name
+            one for one in snapshots.of_instance(self.ctx, instance) if one.found.name == self.name
         ]
         if taken:
             numbers = ", ".join(str(number) for number in sorted({one.index for one in taken}))
@@ -190,7 +190,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             return
         try:
             if not instance.disks_active:
-                disk_work.assemble_disks(self, instance, disks=mirrored)
+                disk_work.assemble_disks(self.ctx, instance, disks=mirrored)
             self._make(plan)
         finally:
             if not instance.disks_active:

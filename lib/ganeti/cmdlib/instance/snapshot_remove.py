@@ -49,7 +49,7 @@ class LUInstanceSnapshotRemove(LogicalUnit[OpInstanceSnapshotRemove, RemovalPlan
 
     def check_prereq(self) -> RemovalPlan:
         assert self.instance is not None
-        kept = named(self, self.instance, self.op.snapshot_name)
+        kept = named(self.ctx, self.instance, self.op.snapshot_name)
         return RemovalPlan(self.instance, tuple(kept))
 
     def steps(self, plan: RemovalPlan) -> list[str]:

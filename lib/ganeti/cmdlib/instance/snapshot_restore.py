@@ -61,7 +61,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         location.require_stopped(self, instance, "restore a snapshot of")
-        found = named(self, instance, name)
+        found = named(self.ctx, instance, name)
         kept = [one for one in found if one.node_uuid == node.uuid]
         distant = [one for one in found if one.index not in {here.index for here in kept}]
         if distant:
@@ -136,7 +136,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         disks = [one.disk for one in plan.kept]
         try:
             if not instance.disks_active:
-                disk_work.assemble_disks(self, instance, disks=disks)
+                disk_work.assemble_disks(self.ctx, instance, disks=disks)
             snapshots.mark_partly_restored(self.config, instance, disks, self.op.snapshot_name)
             for one in plan.kept:
                 self._restore(plan, one)

@@ -69,7 +69,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
             )
             return StartPlan(instance, False, False, False, {}, {}, unwanted=True)
         prereq.require_whole_disks(self.config, instance)
-        snapshots.require_restored(self, instance, force=self.op.force)
+        snapshots.require_restored(self.log, instance, force=self.op.force)
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
         filled, hvparams, beparams = checked_overrides(
             self.config, instance, self.op.hvparams, self.op.beparams

@@ -216,7 +216,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             self._check_hypervisors(node, address)
             self._check_storage(node, address)
         if readd:
-            guests.require_none_misplaced(self, node)
+            guests.require_none_misplaced(self.ctx, node)
         becomes_candidate = self._becomes_candidate(node)
         digest = None
         if becomes_candidate:
@@ -376,13 +376,13 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 change.nodes.add(node, self.ctx.ec_id)
             change.cluster.set_candidate_cert(node.uuid, plan.digest)
         if plan.readd and not node.master_candidate:
-            candidates.give_up(self, node)
+            candidates.give_up(self.rpc, self.log, node)
         if not plan.readd:
-            ssh_keys.name_in_etc_hosts(self, node, add=True)
+            ssh_keys.name_in_etc_hosts(self.ctx, node, add=True)
         # All nodes get a new /etc/hosts.
         to_all = self.config.cluster().modify_etc_hosts and not plan.readd
-        distribute_files(self, None if to_all else [node.uuid])
-        ssh_keys.distribute(self)
+        distribute_files(self.ctx, None if to_all else [node.uuid])
+        ssh_keys.distribute(self.ctx)
         cluster = self.config.cluster()
         for daemon, needed in (
             ("ganeti-failoverd", cluster.auto_failover),

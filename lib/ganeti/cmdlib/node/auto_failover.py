@@ -123,7 +123,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
     def exec(self, plan: Node) -> ResultWithJobs:
         node = plan
         try:
-            node = unattended.fence(self, node)
+            node = unattended.fence(self.ctx, node)
         except errors.OpExecError as err:
             self._record(node, FailoverReport(at=clock.now(), reason=str(err)))
             raise errors.OpExecError(

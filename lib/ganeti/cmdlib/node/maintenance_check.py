@@ -75,7 +75,7 @@ class LUNodeMaintenanceCheck(LogicalUnit[OpNodeMaintenanceCheck, CheckPlan]):
     def _check_back(self, node: Node, mark: Maintenance) -> CheckPlan:
         missing = [
             f"{one.instance.name} ({', '.join(one.steps)})"
-            for one in maintenance.returns(self, node, mark)
+            for one in maintenance.returns(self.config, self.log, node, mark)
         ]
         missing += self._not_started(node, mark)
         if maintenance.flags_before(node, mark):

@@ -66,7 +66,7 @@ class LUNodeMaintenanceEnd(LogicalUnit[OpNodeMaintenanceEnd, EndPlan]):
         mark = updated(mark, ready_at=None, returning=True)
         instances = [
             *maintenance.starts(self.config, node, mark),
-            *maintenance.returns(self, node, mark),
+            *maintenance.returns(self.config, self.log, node, mark),
         ]
         return EndPlan(node, mark, maintenance.flags_before(node, mark), instances)
 

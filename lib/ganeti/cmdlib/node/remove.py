@@ -69,13 +69,13 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
         if self.hooks is not None and not plan.offline:
             self.hooks.post_on([plan.uuid])
         self._release(plan)
-        candidates.fill_pool(self, without=[plan.uuid])
+        candidates.fill_pool(self.ctx, without=[plan.uuid])
         with self.config.transaction() as change:
             change.nodes.remove(plan.uuid)
-        ssh_keys.distribute(self)
-        ssh_keys.name_in_etc_hosts(self, plan, add=False)
+        ssh_keys.distribute(self.ctx)
+        ssh_keys.name_in_etc_hosts(self.ctx, plan, add=False)
         if self.config.cluster().modify_etc_hosts:
-            distribute_files(self)
+            distribute_files(self.ctx)
         if plan.offline:
             self.warn(
                 f"node {plan.name} is offline, so the files of the cluster stay on it",

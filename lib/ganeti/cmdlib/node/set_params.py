@@ -108,9 +108,9 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         misplaced: list[Instance] = []
         if transition.answers:
             self._check_back(node)
-            misplaced = guests.misplaced(self, node, force=self.op.force)
+            misplaced = guests.misplaced(self.ctx, node, force=self.op.force)
         if role is Role.OFFLINE and present is not Role.OFFLINE:
-            guests.require_none(self, node, force=self.op.force)
+            guests.require_none(self.ctx, node, force=self.op.force)
         if transition.leaves:
             self._check_pool(node)
         if transition.enlists and not self.op.master_candidate:
@@ -298,20 +298,20 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         else:
             with self.config.transaction() as change:
                 change.nodes.update(new)
-        guests.release_disks(self, new, plan.misplaced)
+        guests.release_disks(self.ctx, new, plan.misplaced)
         returns = plan.old.offline and not new.offline
         if (plan.old.master_candidate or returns) and not new.master_candidate:
             # A node which was offline when it was demoted still has its old copies.
-            candidates.give_up(self, new)
+            candidates.give_up(self.rpc, self.log, new)
         if plan.transition.leaves and self.op.auto_promote:
-            candidates.fill_pool(self, without=[new.uuid])
+            candidates.fill_pool(self.ctx, without=[new.uuid])
         if (
             plan.transition.leaves
             or plan.transition.enlists
             or new.offline != plan.old.offline
             or new.ndparams != plan.old.ndparams
         ):
-            ssh_keys.distribute(self)
+            ssh_keys.distribute(self.ctx)
         if new.offline and not plan.old.offline:
             names = [instance.name for instance in self.config.node_instances(new.uuid)[0]]
             if names:

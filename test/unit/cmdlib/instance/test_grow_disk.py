@@ -25,13 +25,12 @@ from fakes.node_side import Cluster
 from ganeti import errors
 from ganeti.backend.instance import lifecycle
 from ganeti.backend.storage import disk_content
-from ganeti.cmdlib.base import LogicalUnit, LuContext
+from ganeti.cmdlib.base import LuContext
 from ganeti.cmdlib.ops.disks import wipe
 from ganeti.cmdlib.ops.transfer import disk_copy, handshake
 from ganeti.objects import Disk
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.backup import OpBackupPrepare
-from ganeti.opcodes.cluster import OpClusterQuery
 from ganeti.platform import paths
 from ganeti.storage.lvm import device as volumes
 from ganeti.utils import x509
@@ -237,9 +236,9 @@ def test_it_is_overwritten_once(tmp_path: Path) -> None:
     marked = disk_of(cluster)
     start(cluster)
     write(contents(cluster)[0], LATER, NEW_MIB * MIB)
-    unit = LogicalUnit(OpClusterQuery(), LuContext(cluster.context, cluster.new_job()))
+    ctx = LuContext(cluster.context, cluster.new_job())
     # Somebody has an object which is older than the wipe.
-    wipe.finish(unit, web(cluster), marked)
+    wipe.finish(ctx, web(cluster), marked)
     check(cluster, NEW_MIB * MIB, LATER)
 
 

@@ -311,8 +311,8 @@ class Clock:
         self.at: dict[float, Callable[[], None]] = {}
         original = unattended.fence
 
-        def fence(unit: Any, node: Any) -> Any:
-            return original(unit, node, sleep=self.sleep, monotonic=lambda: self.now)
+        def fence(ctx: Any, node: Any) -> Any:
+            return original(ctx, node, sleep=self.sleep, monotonic=lambda: self.now)
 
         monkeypatch.setattr(unattended, "fence", fence)
 

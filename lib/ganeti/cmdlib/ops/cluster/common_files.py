@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.platform import paths, users
 from ganeti.wire.calls import UPLOAD_FILE, FileDetails
 
@@ -80,23 +80,23 @@ def read_details(
     )
 
 
-def distribute_files(unit: AnyUnit, node_uuids: Sequence[str] | None = None) -> None:
+def distribute_files(ctx: Context, node_uuids: Sequence[str] | None = None) -> None:
     """Copy the common files to nodes, except the master.
 
     A failure is a warning; cluster verification reports it until it is repaired.
 
     :param node_uuids: UUIDs of the nodes; all online nodes by default.
     """
-    master = unit.config.cluster().master_node
+    master = ctx.config.cluster().master_node
     if node_uuids is None:
-        node_uuids = [node.uuid for node in unit.config.online_nodes()]
+        node_uuids = [node.uuid for node in ctx.config.online_nodes()]
     targets = [uuid for uuid in node_uuids if uuid != master]
     if not targets:
         return
-    for path, shape in common_files(etc_hosts=unit.config.cluster().modify_etc_hosts).items():
-        answers = unit.rpc.call_many(UPLOAD_FILE, targets, file=read_details(path, *shape))
+    for path, shape in common_files(etc_hosts=ctx.config.cluster().modify_etc_hosts).items():
+        answers = ctx.rpc.call_many(UPLOAD_FILE, targets, file=read_details(path, *shape))
         for answer in answers.values():
             if answer.failure is not None:
-                unit.warn(
+                ctx.log.warn(
                     f"file {path} was not copied to node {answer.node_name}: {why(answer.failure)}"
                 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.rpc import master_ip
 from ganeti.utils.undo import UndoStack
 
@@ -19,7 +19,7 @@ _HINT = "Bring it up with 'gnt-cluster activate-master-ip'."
 
 
 def move_address(
-    unit: AnyUnit,
+    ctx: Context,
     commit: Callable[[], object],
     put_back: Callable[[], object],
     *,
@@ -38,16 +38,16 @@ def move_address(
     def refused(text: str) -> None:
         if not force:
             raise errors.OpExecError(f"{text}. Nothing was changed.")
-        unit.warn(text, hint=_HINT)
+        ctx.log.warn(text, hint=_HINT)
 
-    failure = master_ip.deactivate_master_ip(unit.rpc, unit.config.snapshot())
+    failure = master_ip.deactivate_master_ip(ctx.rpc, ctx.config.snapshot())
     if failure is not None:
         refused(f"the master address cannot be taken down: {why(failure)}")
-    with UndoStack(unit.warn, hint=_HINT) as undo:
-        undo.add("the master address, which is down", _bring_up, unit.config, unit.rpc)
+    with UndoStack(ctx.log.warn, hint=_HINT) as undo:
+        undo.add("the master address, which is down", _bring_up, ctx.config, ctx.rpc)
         commit()
         undo.add("the new parameters", put_back)
-        failure = master_ip.activate_master_ip(unit.rpc, unit.config.snapshot())
+        failure = master_ip.activate_master_ip(ctx.rpc, ctx.config.snapshot())
         if failure is not None:
             refused(f"the master address cannot be brought up: {why(failure)}")
         undo.commit()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.objects import fill, updated
 from ganeti.platform import paths, ssh_keys
 from ganeti.utils import fs, ssh
@@ -159,26 +159,26 @@ def _content(path: str) -> str:
         return ""
 
 
-def distribute(unit: AnyUnit, *, without: Collection[str] = ()) -> None:
+def distribute(ctx: Context, *, without: Collection[str] = ()) -> None:
     """Update the SSH files of all online nodes, if the cluster manages SSH; failures are warnings.
 
     :param without: UUIDs of nodes which are about to leave the cluster.
     """
-    data = unit.config.snapshot()
+    data = ctx.config.snapshot()
     if not is_managed(data.cluster):
         return
-    nodes = [node for node in unit.config.online_nodes() if node.uuid not in without]
+    nodes = [node for node in ctx.config.online_nodes() if node.uuid not in without]
     keys, failed = collect(
-        unit.rpc, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits
+        ctx.rpc, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits
     )
     answered = [node for node in nodes if node.uuid in keys.root]
     for node in nodes:
         if node.uuid not in keys.root:
             keys.root[node.uuid], keys.hosts[node.uuid] = remembered(data, node)
     problems = [text for _, text in failed]
-    problems += send(unit.rpc, answered, ssh_files(data, keys))
+    problems += send(ctx.rpc, answered, ssh_files(data, keys))
     for problem in problems:
-        unit.warn(problem, hint="Repair the node, then run 'gnt-cluster redist-conf'.")
+        ctx.log.warn(problem, hint="Repair the node, then run 'gnt-cluster redist-conf'.")
 
 
 def verification(config: Config, rpc: RpcRunner) -> tuple[list[Any] | None, list[tuple[str, str]]]:
@@ -204,7 +204,7 @@ def verification(config: Config, rpc: RpcRunner) -> tuple[list[Any] | None, list
     return [found.authorized, found.known_hosts, found.public_keys, candidates], failed
 
 
-def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]], None]) -> None:
+def renew(ctx: Context, *, kind: str, bits: int, done: Callable[[Sequence[Node]], None]) -> None:
     """Give every online node a new SSH key; every key in use works after each step.
 
     All nodes make a new key beside the old one, accept both, use the new one, and accept only the
@@ -215,23 +215,23 @@ def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]
     :param done: called with the nodes after each step.
     :raises errors.OpExecError: a node failed; the keys in use work as before.
     """
-    nodes = list(unit.config.online_nodes())
-    cluster = unit.config.cluster()
-    unit.feedback("* Making new SSH keys")
-    old, failed = collect(unit.rpc, nodes, kind=cluster.ssh_key_type, bits=cluster.ssh_key_bits)
+    nodes = list(ctx.config.online_nodes())
+    cluster = ctx.config.cluster()
+    ctx.log.feedback("* Making new SSH keys")
+    old, failed = collect(ctx.rpc, nodes, kind=cluster.ssh_key_type, bits=cluster.ssh_key_bits)
     _all_or_nothing([text for _, text in failed])
-    new, failed = collect(unit.rpc, nodes, kind=kind, bits=bits, make=NEW)
+    new, failed = collect(ctx.rpc, nodes, kind=kind, bits=bits, make=NEW)
     _all_or_nothing([text for _, text in failed])
     done(nodes)
     both = NodeKeys(
         {uuid: list(dict.fromkeys([*old.root[uuid], *lines])) for uuid, lines in new.root.items()},
         new.hosts,
     )
-    unit.feedback("* Accepting old and new SSH keys")
-    _all_or_nothing(send(unit.rpc, nodes, ssh_files(unit.config.snapshot(), both)))
+    ctx.log.feedback("* Accepting old and new SSH keys")
+    _all_or_nothing(send(ctx.rpc, nodes, ssh_files(ctx.config.snapshot(), both)))
     done(nodes)
-    unit.feedback("* Using the new SSH keys")
-    answers = unit.rpc.call_many(
+    ctx.log.feedback("* Using the new SSH keys")
+    answers = ctx.rpc.call_many(
         NODE_SSH_ACTIVATE, [node.uuid for node in nodes], kind=kind, bits=bits
     )
     _all_or_nothing(
@@ -242,11 +242,11 @@ def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]
         ]
     )
     done(nodes)
-    with unit.config.transaction() as change:
-        change.cluster.update(updated(unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
-    unit.feedback("* Removing the old SSH keys")
+    with ctx.config.transaction() as change:
+        change.cluster.update(updated(ctx.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
+    ctx.log.feedback("* Removing the old SSH keys")
     last = NodeKeys({node.uuid: [answers[node.uuid].data] for node in nodes}, new.hosts)
-    _all_or_nothing(send(unit.rpc, nodes, ssh_files(unit.config.snapshot(), last)))
+    _all_or_nothing(send(ctx.rpc, nodes, ssh_files(ctx.config.snapshot(), last)))
     done(nodes)
 
 
@@ -258,23 +258,23 @@ def _all_or_nothing(failed: Sequence[str]) -> None:
         )
 
 
-def name_in_etc_hosts(unit: AnyUnit, node: Node, *, add: bool) -> None:
+def name_in_etc_hosts(ctx: Context, node: Node, *, add: bool) -> None:
     """Add a node to ``/etc/hosts`` of the master, or remove it, if the cluster manages this file.
 
     :func:`~.common_files.distribute_files` copies the file to the other nodes. A failure is a
     warning.
     """
-    if not unit.config.cluster().modify_etc_hosts:
+    if not ctx.config.cluster().modify_etc_hosts:
         return
-    answer = unit.rpc.call(
+    answer = ctx.rpc.call(
         ETC_HOSTS_MODIFY,
-        unit.config.cluster().master_node,
+        ctx.config.cluster().master_node,
         mode="add" if add else "remove",
         name=node.name,
         ip=node.primary_ip if add else None,
     )
     if answer.failure is not None:
-        unit.warn(
+        ctx.log.warn(
             f"node {node.name} could not be {'added to' if add else 'removed from'}"
             f" /etc/hosts: {why(answer.failure)}"
         )

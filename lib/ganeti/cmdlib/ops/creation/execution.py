@@ -156,8 +156,8 @@ class Creation:
             # Files which stay there are not of this instance, so it need not stay for them.
             undo.add("the disk directory", disk_work.remove_storage_dir, unit.rpc, instance, disks)
             disk_work.create_storage_dir(unit.rpc, instance, disks)
-        undo.add("", self._attempt, "disks", disk_work.remove_disks, unit, instance, to_make)
-        disk_work.create_disks(unit, instance, to_make)
+        undo.add("", self._attempt, "disks", disk_work.remove_disks, unit.ctx, instance, to_make)
+        disk_work.create_disks(unit.ctx, instance, to_make)
 
     def _synchronise(self, undo: UndoStack, instance: Instance) -> None:
         """Activate mirrored disks so that their replicas connect; wait for sync if wanted."""
@@ -171,9 +171,12 @@ class Creation:
             unit.rpc,
             instance,
         )
-        disk_work.assemble_disks(unit, instance)
+        disk_work.assemble_disks(unit.ctx, instance)
         in_sync = sync.wait_for_sync(
-            unit, instance, once=not unit.op.wait_for_sync, cancelable=True
+            unit.ctx,
+            instance,
+            once=not unit.op.wait_for_sync,
+            check_cancel=unit.ctx.callbacks.check_cancel,
         )
         if unit.op.wait_for_sync and not in_sync:
             raise errors.OpExecError(
@@ -186,7 +189,7 @@ class Creation:
         unit = self._unit
         try:
             if activate:
-                disk_work.assemble_disks(unit, instance)
+                disk_work.assemble_disks(unit.ctx, instance)
             if unit.imported is None:
                 self._run_create_script(instance)
             else:
@@ -208,7 +211,7 @@ class Creation:
     def _run_create_script(self, instance: Instance) -> None:
         self._unit.feedback("* running the OS's create script")
         operating_system.install(
-            self._unit,
+            self._unit.ctx,
             instance,
             self._plan.parameters.os_parameters,
             self._plan.helper,

@@ -10,7 +10,7 @@ from ganeti.platform import machine
 from ganeti.utils import net
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.opcodes.instance import OpInstanceCreate
 
 
@@ -51,13 +51,13 @@ def require_address_unused(name: str, address: str) -> None:
         )
 
 
-def reserve(unit: AnyUnit, name: str) -> None:
+def reserve(config: Config, name: str) -> None:
     """Reserve the name of an instance until the logical unit ends.
 
     :raises errors.OpPrereqError: another instance has it, or another job has reserved it.
     """
     try:
-        unit.config.reserve_instance_name(name)
+        config.reserve_instance_name(name)
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
             f"instance {name} is already in the cluster, or is being added", errors.ECODE_EXISTS

@@ -131,7 +131,7 @@ def planned_nics(unit: NewInstanceUnit[CreatePlan]) -> list[nics.PlannedNic]:
     communicates = any(p.nic.name == communication.nic_name(unit.name) for p in kept)
     if op.instance_communication and not communicates:
         wanted.append(communication.nic_spec(unit.config, unit.name))
-    return [*kept, *nics.plan_nics(unit, wanted, unit.ip, reserved=unit.reserved)]
+    return [*kept, *nics.plan_nics(unit.config, wanted, unit.ip, reserved=unit.reserved)]
 
 
 def check_policy(
@@ -192,7 +192,8 @@ def checked_installation(
     wanted = prereq.WantedOs(op.os_type, parameters.osparams, op.force_variant)
     if op.mode == CREATE and not op.forthcoming:
         return operating_system.require(
-            unit,
+            unit.config,
+            unit.rpc,
             node,
             unit.name,
             wanted,

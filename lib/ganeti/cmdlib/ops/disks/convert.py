@@ -152,7 +152,7 @@ def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
     for disk in disks:
         by_nodes.setdefault(tuple(_nodes_of(disk, instance)), []).append(disk)
     for nodes, some in by_nodes.items():
-        disk_work.remove_disks(unit, instance, some, nodes)
+        disk_work.remove_disks(unit.ctx, instance, some, nodes)
     used = disk_work.storage_dir(unit.config.instance_disks(instance))
     for disk in disks:
         # Files of one disk template are in one directory, which is removed with the last of them.
@@ -226,12 +226,12 @@ def plan(
     old = config.disk_template(instance)
     _require_convertible(config, instance, template)
     location.require_stopped(unit, instance, "convert disks of")
-    snapshots.require_restored(unit, instance)
+    snapshots.require_restored(unit.log, instance)
     if (old, template) != (PLAIN, DRBD8):
         # The volumes on the primary node stay as they are, with and without DRBD above them.
         remains = {instance.primary_node} if (old, template) == (DRBD8, PLAIN) else set()
         snapshots.require_none(
-            unit,
+            unit.ctx,
             instance,
             "convert disks of",
             nodes=set(config.instance_nodes(instance)) - remains,
@@ -356,8 +356,8 @@ def carry_out(
         _copy_all(unit, instance, conversion)
     instance = unit.config.instance(instance.uuid)
     if conversion.template in INT_MIRRORED:
-        disk_work.assemble_disks(unit, instance)
-        in_sync = sync.wait_for_sync(unit, instance, once=not wait_for_sync)
+        disk_work.assemble_disks(unit.ctx, instance)
+        in_sync = sync.wait_for_sync(unit.ctx, instance, once=not wait_for_sync)
         if wait_for_sync:
             disk_work.shutdown_disks(unit.config, unit.rpc, instance)
         if wait_for_sync and not in_sync:
@@ -377,7 +377,7 @@ def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> 
     secondary = unit.config.node(unit.config.secondary_nodes(instance)[0])
     try:
         return mirror.compare_inactive(
-            unit, instance, primary, alone=secondary.offline, ignore=accept_loss
+            unit.ctx, instance, primary, alone=secondary.offline, ignore=accept_loss
         )
     finally:
         disk_work.shutdown_disks(unit.config, unit.rpc, instance)
@@ -406,7 +406,9 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
             disk_work.create_storage_dir(unit.rpc, instance, made)
             for index in range(len(made)):
                 unit.feedback(f"* creating disk {index} with template {conversion.template}")
-            disk_work.create_disks(unit, instance, [unit.config.disk(disk.uuid) for disk in made])
+            disk_work.create_disks(
+                unit.ctx, instance, [unit.config.disk(disk.uuid) for disk in made]
+            )
         except (errors.OpExecError, errors.RpcError) as err:
             raise errors.OpExecError(
                 f"could not create disks of template {conversion.template} for instance"
@@ -420,7 +422,7 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
             unit.rpc,
             instance,
         )
-        disk_work.assemble_disks(unit, instance)
+        disk_work.assemble_disks(unit.ctx, instance)
         _copy(unit, instance, old, made)
         disk_work.shutdown_disks(unit.config, unit.rpc, instance)
         _exchange(unit.config, instance, old, made)
@@ -524,11 +526,15 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
             node: [part for _index, where, part in parts if where == node]
             for node in (primary, secondary)
         }
-        disk_work.create_devices(unit, instance, volumes, writable_on=primary)
+        disk_work.create_devices(unit.ctx, instance, volumes, writable_on=primary)
         undo.add("DRBD devices", _shut_down_mirrors, unit.config, unit.rpc, instance, made)
         # The volumes below exist already, with their content.
         disk_work.create_devices(
-            unit, instance, {primary: made, secondary: made}, writable_on=primary, children=False
+            unit.ctx,
+            instance,
+            {primary: made, secondary: made},
+            writable_on=primary,
+            children=False,
         )
         with unit.config.transaction() as change:
             for _index, _node, part in parts:

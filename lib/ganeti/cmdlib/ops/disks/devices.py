@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, DeviceKey, why
+from ganeti.cmdlib.base import Context, DeviceKey, JobLog, why
 from ganeti.cmdlib.ops.disks import ownership, replicas, suspended_io, wipe
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
@@ -132,18 +132,18 @@ def remove_storage_dir(
 # -- creating and removing -------------------------------------------------------
 
 
-def create_disks(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+def create_disks(ctx: Context, instance: Instance, disks: Sequence[Disk]) -> None:
     """Create disks on all their nodes at the same time, on each the children before the devices.
 
     :raises errors.OpExecError: a disk could not be created; parts of it and the other disks may be
         made.
     """
     primary = instance.primary_node
-    create_devices(unit, instance, by_node(disks, primary), writable_on=primary)
+    create_devices(ctx, instance, by_node(disks, primary), writable_on=primary)
 
 
 def create_devices(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     devices: Mapping[str, Sequence[Disk]],
     *,
@@ -160,11 +160,11 @@ def create_devices(
     :raises errors.OpExecError: a device could not be created; others may be made.
     """
     parts = {uuid: [(device, device) for device in devices[uuid]] for uuid in devices}
-    _create(unit, instance, parts, writable_on, children=children)
+    _create(ctx, instance, parts, writable_on, children=children)
 
 
 def _create(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     parts: Mapping[str, Sequence[tuple[Disk, Disk]]],
     writable_on: str | None,
@@ -178,16 +178,16 @@ def _create(
             for uuid in parts
         }
         if any(below.values()):
-            _create(unit, instance, below, writable_on)
+            _create(ctx, instance, below, writable_on)
     answers = call_for_disks(
-        unit.rpc,
+        ctx.rpc,
         BLOCKDEV_CREATE_MULTI,
         {uuid: [device for _disk, device in parts[uuid]] for uuid in parts},
         instance,
         per_node={
             uuid: {
                 "on_primary": uuid == writable_on,
-                "exclusive_storage": exclusive_storage(unit.config, uuid),
+                "exclusive_storage": exclusive_storage(ctx.config, uuid),
             }
             for uuid in parts
         },
@@ -200,17 +200,17 @@ def _create(
             if answer.failure is None:
                 continue
             if not ownership.may_be_made(answer.failure):
-                ownership.disown(unit.config, unit.ctx.refused, device, uuid)
-            failures.append(_not_created(unit.config, instance, disk, uuid, answer.failure))
+                ownership.disown(ctx.config, ctx.refused, device, uuid)
+            failures.append(_not_created(ctx.config, instance, disk, uuid, answer.failure))
     if failures:
         raise errors.OpExecError("; ".join(dict.fromkeys(failures)))
     for uuid, made in parts.items():
         for disk, device in made:
             try:
-                wipe.wipe(unit, instance, device, uuid)
+                wipe.wipe(ctx, instance, device, uuid)
             except errors.RpcError as err:
                 raise errors.OpExecError(
-                    _not_created(unit.config, instance, disk, uuid, err)
+                    _not_created(ctx.config, instance, disk, uuid, err)
                 ) from err
 
 
@@ -241,7 +241,7 @@ def by_node(disks: Iterable[Disk], primary_node: str) -> dict[str, list[Disk]]:
 
 
 def remove_disks(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     disks: Sequence[Disk],
     node_uuids: Sequence[str] | None = None,
@@ -257,19 +257,19 @@ def remove_disks(
     :raises errors.OpExecError: a disk was not removed; the others are.
     """
     if node_uuids is None:
-        failures = _remove_everywhere(unit, instance, disks)
+        failures = _remove_everywhere(ctx, instance, disks)
     else:
         failures = [
             failure
             for uuid in node_uuids
-            for failure in _remove_from(unit.rpc, unit.ctx.refused, instance, {uuid: disks})
+            for failure in _remove_from(ctx.rpc, ctx.refused, instance, {uuid: disks})
         ]
     if failures:
         # One failure of each disk is sufficient.
         by_disk = {disk.uuid: (disk, failure) for disk, failure in reversed(failures)}
         raise errors.OpExecError(
             "; ".join(
-                f"{_name(unit.config, instance, disk)} of instance {instance.name} was not removed:"
+                f"{_name(ctx.config, instance, disk)} of instance {instance.name} was not removed:"
                 f" {failure}"
                 for disk, failure in reversed(by_disk.values())
             )
@@ -277,29 +277,27 @@ def remove_disks(
 
 
 def _remove_everywhere(
-    unit: AnyUnit, instance: Instance, disks: Sequence[Disk]
+    ctx: Context, instance: Instance, disks: Sequence[Disk]
 ) -> list[tuple[Disk, Exception]]:
     parts = by_node(disks, instance.primary_node)
     parts.pop(instance.primary_node, None)
     # While the primary uses the replica of its peer, DRBD does not let that one go. What keeps the
     # disk active there keeps it from being removed, too.
     mirrored = [disk for disk in disks if disk.secondary_nodes(instance.primary_node)]
-    call_for_disks(unit.rpc, BLOCKDEV_SHUTDOWN_MULTI, {instance.primary_node: mirrored}, instance)
+    call_for_disks(ctx.rpc, BLOCKDEV_SHUTDOWN_MULTI, {instance.primary_node: mirrored}, instance)
     for uuid in list(parts):
-        node = unit.config.node(uuid)
+        node = ctx.config.node(uuid)
         if node.offline:
             names = ", ".join(disk.iv_name for disk in parts.pop(uuid))
-            unit.warn(
+            ctx.log.warn(
                 f"node {node.name} is marked offline and keeps its part of {names} of instance"
                 f" {instance.name}",
                 hint="Remove the volumes there by hand when the node comes back.",
             )
-    failures = _remove_from(unit.rpc, unit.ctx.refused, instance, parts)
+    failures = _remove_from(ctx.rpc, ctx.refused, instance, parts)
     kept = {disk.uuid for disk, _failure in failures}
     rest = [disk for disk in disks if disk.uuid not in kept]
-    return failures + _remove_from(
-        unit.rpc, unit.ctx.refused, instance, {instance.primary_node: rest}
-    )
+    return failures + _remove_from(ctx.rpc, ctx.refused, instance, {instance.primary_node: rest})
 
 
 def _remove_from(
@@ -334,7 +332,7 @@ def _remove_from(
 
 
 def assemble_disks(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     node_uuid: str | None = None,
     *,
@@ -356,31 +354,31 @@ def assemble_disks(
     :returns: for each disk the name of the node, ``disk/N`` and the path of the device.
     :raises errors.OpExecError: a disk could not be activated; the others may be active.
     """
-    node = unit.config.node(node_uuid or instance.primary_node)
-    chosen = unit.config.instance_disks(instance) if disks is None else disks
-    active = _activate_everywhere(unit, instance, node, chosen, ignore_secondaries, accept_loss)
+    node = ctx.config.node(node_uuid or instance.primary_node)
+    chosen = ctx.config.instance_disks(instance) if disks is None else disks
+    active = _activate_everywhere(ctx, instance, node, chosen, ignore_secondaries, accept_loss)
     if node.uuid == instance.primary_node:
-        suspended_io.protect(unit.config, unit.rpc, instance, chosen)
-    indexes = _indexes(unit.config, instance)
+        suspended_io.protect(ctx.config, ctx.rpc, instance, chosen)
+    indexes = _indexes(ctx.config, instance)
     return [
         (node.name, f"disk/{indexes[disk.uuid]}", one.device)
         for disk, one in zip(chosen, active, strict=True)
     ]
 
 
-def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
+def activate_disk(ctx: Context, instance: Instance, disk: Disk) -> ActiveDisk:
     """Activate one disk on all its nodes.
 
     :raises errors.OpExecError: the disk could not be activated.
     """
-    node = unit.config.node(instance.primary_node)
-    (active,) = _activate_everywhere(unit, instance, node, [disk], False, False)
-    suspended_io.protect(unit.config, unit.rpc, instance, [disk])
+    node = ctx.config.node(instance.primary_node)
+    (active,) = _activate_everywhere(ctx, instance, node, [disk], False, False)
+    suspended_io.protect(ctx.config, ctx.rpc, instance, [disk])
     return active
 
 
 def _activate_everywhere(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     node: Node,
     chosen: Sequence[Disk],
@@ -391,24 +389,24 @@ def _activate_everywhere(
     for disk in chosen:
         if disk.forthcoming:
             raise errors.OpExecError(
-                f"{_name(unit.config, instance, disk)} of instance {instance.name} was not created"
+                f"{_name(ctx.config, instance, disk)} of instance {instance.name} was not created"
                 f" completely. Repeat 'gnt-instance recreate-disks {instance.name}'."
             )
-    alone = _activate_mirrors(unit, instance, chosen, node.uuid, ignore_secondaries)
+    alone = _activate_mirrors(ctx, instance, chosen, node.uuid, ignore_secondaries)
     for disk in alone:
-        _require_usable_alone(unit, instance, disk, node, accept_loss=accept_loss)
+        _require_usable_alone(ctx.config, ctx.log, instance, disk, node, accept_loss=accept_loss)
     mirrored = replicas.mirrored(chosen)
     # Disks which were in sync when they were deactivated are equal on both nodes until now.
     latest = [
         disk
         for disk in mirrored
-        if replicas.is_latest(replicas.with_record(unit.config, disk), node.uuid)
+        if replicas.is_latest(replicas.with_record(ctx.config, disk), node.uuid)
     ]
     replicas.record_use(
-        unit.config, mirrored, [(disk, replicas.other_node(disk, node.uuid)) for disk in alone]
+        ctx.config, mirrored, [(disk, replicas.other_node(disk, node.uuid)) for disk in alone]
     )
     return _activate(
-        unit,
+        ctx,
         instance,
         chosen,
         node.uuid,
@@ -417,16 +415,16 @@ def _activate_everywhere(
     )
 
 
-def open_primary(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+def open_primary(ctx: Context, instance: Instance, disks: Sequence[Disk]) -> None:
     """Make sure that disks are writable on the primary node, without activating their peers.
 
     :raises errors.OpExecError: a disk is not active there, and its replica may have missed writes.
     """
-    _activate(unit, instance, disks, instance.primary_node)
+    _activate(ctx, instance, disks, instance.primary_node)
 
 
 def connect_replicas(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     *,
     node_uuid: str | None = None,
@@ -440,14 +438,12 @@ def connect_replicas(
     :param ignore_failures: a failure is only a warning.
     :raises errors.OpExecError: a disk could not be activated.
     """
-    disks = replicas.mirrored(unit.config.instance_disks(instance))
+    disks = replicas.mirrored(ctx.config.instance_disks(instance))
     parts = {node_uuid: disks} if node_uuid else by_node(disks, instance.primary_node)
-    for _disk, text, failure in _failures_to_assemble(
-        unit.config, unit.rpc, instance, parts, "node"
-    ):
+    for _disk, text, failure in _failures_to_assemble(ctx.config, ctx.rpc, instance, parts, "node"):
         if not ignore_failures:
             raise errors.OpExecError(text) from failure
-        unit.warn(text)
+        ctx.log.warn(text)
 
 
 def _indexes(config: Config, instance: Instance) -> dict[str, int]:
@@ -455,7 +451,7 @@ def _indexes(config: Config, instance: Instance) -> dict[str, int]:
 
 
 def _activate_mirrors(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     disks: Sequence[Disk],
     primary_node: str,
@@ -470,11 +466,11 @@ def _activate_mirrors(
     parts.pop(primary_node, None)
     alone = []
     for disk, text, failure in _failures_to_assemble(
-        unit.config, unit.rpc, instance, parts, "secondary node"
+        ctx.config, ctx.rpc, instance, parts, "secondary node"
     ):
         if not (ignore_failures or isinstance(failure, errors.NodeOffline)):
             raise errors.OpExecError(text) from failure
-        unit.warn(text)
+        ctx.log.warn(text)
         alone.append(disk)
     return alone
 
@@ -506,7 +502,7 @@ def _failures_to_assemble(
 
 
 def _require_usable_alone(
-    unit: AnyUnit, instance: Instance, disk: Disk, node: Node, *, accept_loss: bool
+    config: Config, log: JobLog, instance: Instance, disk: Disk, node: Node, *, accept_loss: bool
 ) -> None:
     """Check that a disk may be used with its replica on one node, without the other one.
 
@@ -515,22 +511,22 @@ def _require_usable_alone(
 
     :raises errors.OpExecError: the replica is known to have missed writes.
     """
-    present = replicas.with_record(unit.config, disk)
+    present = replicas.with_record(config, disk)
     if present.outdated_node != node.uuid:
         return
-    loss = replicas.possible_loss(unit.config, present, node)
+    loss = replicas.possible_loss(config, present, node)
     if not accept_loss:
-        other = unit.config.node(replicas.other_node(disk, node.uuid)).name
+        other = config.node(replicas.other_node(disk, node.uuid)).name
         raise errors.OpExecError(
             f"the disks of instance {instance.name} were not activated: {loss}, when this replica"
             f" is used. Bring node {other} back; or accept the loss with 'gnt-instance startup"
             f" --force {instance.name}'."
         )
-    unit.warn(loss)
+    log.warn(loss)
 
 
 def _activate(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     disks: Sequence[Disk],
     node_uuid: str,
@@ -548,35 +544,35 @@ def _activate(
     answers = dict(
         zip(
             [disk.uuid for disk in disks],
-            _assemble(unit.config, unit.rpc, instance, {node_uuid: disks}, on_primary=True)[
+            _assemble(ctx.config, ctx.rpc, instance, {node_uuid: disks}, on_primary=True)[
                 node_uuid
             ],
             strict=True,
         )
     )
     failed = [disk for disk in alone if answers[disk.uuid].failure is not None]
-    lonely = _lacking_only_their_peers(unit.rpc, instance, failed, node_uuid)
+    lonely = _lacking_only_their_peers(ctx.rpc, instance, failed, node_uuid)
     for disk in lonely:
         answer = answers[disk.uuid]
         # Recorded first, as always when only one of the replicas is written to.
         reason = "it was in sync when it was deactivated"
         if disk not in latest:
-            reason = replicas.possible_loss(unit.config, disk, unit.config.node(node_uuid))
-        unit.warn(
-            f"{_name(unit.config, instance, disk)} of instance {instance.name}:"
+            reason = replicas.possible_loss(ctx.config, disk, ctx.config.node(node_uuid))
+        ctx.log.warn(
+            f"{_name(ctx.config, instance, disk)} of instance {instance.name}:"
             f" {why(answer.failure)}. Its replica on node {answer.node_name} is used"
             f" nevertheless: {reason}"
         )
     if lonely:
         replicas.record_use(
-            unit.config, lonely, [(disk, replicas.other_node(disk, node_uuid)) for disk in lonely]
+            ctx.config, lonely, [(disk, replicas.other_node(disk, node_uuid)) for disk in lonely]
         )
-        again = _assemble(unit.config, unit.rpc, instance, {node_uuid: lonely}, on_primary=True)[
+        again = _assemble(ctx.config, ctx.rpc, instance, {node_uuid: lonely}, on_primary=True)[
             node_uuid
         ]
         answers.update(zip([disk.uuid for disk in lonely], again, strict=True))
     problems = [
-        f"{_name(unit.config, instance, disk)} of instance {instance.name} cannot be activated on"
+        f"{_name(ctx.config, instance, disk)} of instance {instance.name} cannot be activated on"
         f" node {answers[disk.uuid].node_name}: {why(failure)}"
         for disk in disks
         if (failure := answers[disk.uuid].failure) is not None
@@ -585,7 +581,7 @@ def _activate(
         raise errors.OpExecError("; ".join(problems))
     for disk in disks:
         # Nobody can have started a guest between the activation and this.
-        wipe.finish(unit, instance, disk)
+        wipe.finish(ctx, instance, disk)
     return [ActiveDisk(*[*(one.data or ()), None, None, None][:3]) for one in answers.values()]
 
 
@@ -636,13 +632,13 @@ def _assemble(
     )
 
 
-def try_to_shut_down(unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
+def try_to_shut_down(ctx: Context, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
     """Deactivate disks on a node which is left for good; a disk which stays active is a warning."""
-    answers = call_for_disks(unit.rpc, BLOCKDEV_SHUTDOWN_MULTI, {node.uuid: disks}, instance)
+    answers = call_for_disks(ctx.rpc, BLOCKDEV_SHUTDOWN_MULTI, {node.uuid: disks}, instance)
     for disk, answer in zip(disks, answers[node.uuid], strict=True):
         if answer.failure is not None:
-            unit.warn(
-                f"{_name(unit.config, instance, disk)} of instance {instance.name} stays active on"
+            ctx.log.warn(
+                f"{_name(ctx.config, instance, disk)} of instance {instance.name} stays active on"
                 f" node {node.name}: {why(answer.failure)}",
                 hint="Deactivate it on that node by hand when the operation is over.",
             )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks import replicas, suspended_io
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.disks.devices import (
@@ -62,7 +62,7 @@ def _states(
 
 
 def require_good_replica(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     target: Node,
     *,
@@ -83,7 +83,7 @@ def require_good_replica(
     :raises errors.OpExecError: a replica is bad, or the target did not report its state.
     """
     all_good = True
-    for disk, answer in _states(unit.config, unit.rpc, instance, target):
+    for disk, answer in _states(ctx.config, ctx.rpc, instance, target):
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"node {target.name} did not report the state of {disk.iv_name} of instance"
@@ -100,20 +100,20 @@ def require_good_replica(
         if status.ldisk_status == LDS_OKAY and status.sync_percent is not None:
             # The other replica is being synchronised from this one, which has all data.
             continue
-        loss = replicas.possible_loss(unit.config, disk, target)
+        loss = replicas.possible_loss(ctx.config, disk, target)
         if not ignore:
             raise errors.OpExecError(
                 f"{here} is not connected to its peer, and may have missed writes: {loss}."
                 f" {changed} The option --ignore-consistency, where the command has it, accepts"
                 " this loss."
             )
-        unit.warn(loss)
+        ctx.log.warn(loss)
         all_good = False
     return all_good
 
 
 def ensure_good_replica(
-    unit: AnyUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
+    ctx: Context, instance: Instance, target: Node, *, alone: bool, ignore: bool
 ) -> bool:
     """Check the replicas on the target node; when they are bad, activate the disks and check again.
 
@@ -122,20 +122,20 @@ def ensure_good_replica(
     """
     if not alone:
         try:
-            return require_good_replica(unit, instance, target, alone=False, ignore=False)
+            return require_good_replica(ctx, instance, target, alone=False, ignore=False)
         except errors.OpExecError as err:
-            unit.info(f"{err} Activating the disks")
+            ctx.log.info(f"{err} Activating the disks")
         try:
-            connect_replicas(unit, instance, node_uuid=target.uuid)
-            assemble_disks(unit, instance)
-            disks = mirrored_disks(unit.config, instance)
-            wait_in_sync(unit, instance, disks, [target.uuid])
+            connect_replicas(ctx, instance, node_uuid=target.uuid)
+            assemble_disks(ctx, instance)
+            disks = mirrored_disks(ctx.config, instance)
+            wait_in_sync(ctx.rpc, ctx.log, instance, disks, [target.uuid])
         except (errors.OpExecError, errors.RpcError) as err:
-            unit.warn(str(err))
-    return require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
+            ctx.log.warn(str(err))
+    return require_good_replica(ctx, instance, target, alone=alone, ignore=ignore)
 
 
-def require_good_primary(unit: AnyUnit, instance: Instance) -> None:
+def require_good_primary(ctx: Context, instance: Instance) -> None:
     """Check that the replicas on the primary node are complete, and have all confirmed writes.
 
     The disks are active. A replica which is primary in the sense of DRBD was promoted only after it
@@ -144,9 +144,9 @@ def require_good_primary(unit: AnyUnit, instance: Instance) -> None:
 
     :raises errors.OpExecError: a replica lost its storage, or may have missed writes.
     """
-    open_primary(unit, instance, mirrored_disks(unit.config, instance))
-    primary = unit.config.node(instance.primary_node)
-    for disk, answer in _states(unit.config, unit.rpc, instance, primary):
+    open_primary(ctx, instance, mirrored_disks(ctx.config, instance))
+    primary = ctx.config.node(instance.primary_node)
+    for disk, answer in _states(ctx.config, ctx.rpc, instance, primary):
         status = answer.payload()
         if status is None or status.ldisk_status != LDS_OKAY:
             raise errors.OpExecError(
@@ -156,7 +156,7 @@ def require_good_primary(unit: AnyUnit, instance: Instance) -> None:
 
 
 def compare_inactive(
-    unit: AnyUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
+    ctx: Context, instance: Instance, target: Node, *, alone: bool, ignore: bool
 ) -> bool:
     """Check that the replicas of inactive disks on the target node have all confirmed writes.
 
@@ -168,37 +168,39 @@ def compare_inactive(
     :raises errors.OpExecError: a replica is bad, or it is not known.
     """
     if alone:
-        connect_replicas(unit, instance, node_uuid=target.uuid)
+        connect_replicas(ctx, instance, node_uuid=target.uuid)
     else:
         try:
-            connect_replicas(unit, instance)
-            wait_in_sync(unit, instance, mirrored_disks(unit.config, instance), [target.uuid])
+            connect_replicas(ctx, instance)
+            wait_in_sync(
+                ctx.rpc, ctx.log, instance, mirrored_disks(ctx.config, instance), [target.uuid]
+            )
         except (errors.OpExecError, errors.RpcError) as err:
             if not ignore:
                 raise errors.OpExecError(
                     f"the replicas of the disks of instance {instance.name} cannot be compared:"
                     f" {err}. Nothing was changed."
                 ) from err
-            unit.warn(str(err))
-            connect_replicas(unit, instance, node_uuid=target.uuid)
-    return require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
+            ctx.log.warn(str(err))
+            connect_replicas(ctx, instance, node_uuid=target.uuid)
+    return require_good_replica(ctx, instance, target, alone=alone, ignore=ignore)
 
 
-def change_primary(unit: AnyUnit, instance: Instance, target: Node, *, ignore: bool) -> None:
+def change_primary(ctx: Context, instance: Instance, target: Node, *, ignore: bool) -> None:
     """Make another node the primary node of a stopped instance, after comparing the replicas.
 
     :param ignore: as for :func:`require_good_replica`.
     :raises errors.OpExecError: the replicas on the target may have missed writes.
     """
-    disks = mirrored_disks(unit.config, instance)
-    source = unit.config.node(instance.primary_node)
+    disks = mirrored_disks(ctx.config, instance)
+    source = ctx.config.node(instance.primary_node)
     good = True
     if disks:
         try:
-            good = compare_inactive(unit, instance, target, alone=source.offline, ignore=ignore)
+            good = compare_inactive(ctx, instance, target, alone=source.offline, ignore=ignore)
         finally:
-            shutdown_disks(unit.config, unit.rpc, instance, target.uuid if source.offline else None)
-    with unit.config.transaction() as change:
+            shutdown_disks(ctx.config, ctx.rpc, instance, target.uuid if source.offline else None)
+    with ctx.config.transaction() as change:
         change.instances.set_primary(instance.uuid, target.uuid)
         replicas.record_new_primary(change, disks, source, good=good)
 
@@ -229,7 +231,7 @@ def require_own_storage(config: Config, rpc: RpcRunner, instance: Instance, sour
 
 
 def make_dual_primary(
-    unit: AnyUnit, instance: Instance, target: Node, sleep: Callable[[float], None] = time.sleep
+    ctx: Context, instance: Instance, target: Node, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Make the mirrored disks of an instance dual-primary, so that the target may write, too.
 
@@ -237,12 +239,12 @@ def make_dual_primary(
     :raises errors.OpExecError: the replicas cannot be disconnected or connected, or are not in
         sync.
     """
-    disks = mirrored_disks(unit.config, instance)
+    disks = mirrored_disks(ctx.config, instance)
     if not disks:
         return
-    _close(unit.rpc, instance, disks, target)
-    _reconnect(unit, instance, disks, dual_primary=True, sleep=sleep)
-    unit.rpc.call(
+    _close(ctx.rpc, instance, disks, target)
+    _reconnect(ctx, instance, disks, dual_primary=True, sleep=sleep)
+    ctx.rpc.call(
         BLOCKDEV_OPEN,
         target.uuid,
         instance_name=instance.name,
@@ -252,7 +254,7 @@ def make_dual_primary(
 
 
 def make_single_primary(
-    unit: AnyUnit, instance: Instance, other: Node, sleep: Callable[[float], None] = time.sleep
+    ctx: Context, instance: Instance, other: Node, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Make the mirrored disks of an instance single-primary again.
 
@@ -260,11 +262,11 @@ def make_single_primary(
     :raises errors.OpExecError: the replicas cannot be disconnected or connected, or are not in
         sync.
     """
-    disks = mirrored_disks(unit.config, instance)
+    disks = mirrored_disks(ctx.config, instance)
     if disks:
-        _close(unit.rpc, instance, disks, other)
-        _reconnect(unit, instance, disks, dual_primary=False, sleep=sleep)
-        suspended_io.protect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
+        _close(ctx.rpc, instance, disks, other)
+        _reconnect(ctx, instance, disks, dual_primary=False, sleep=sleep)
+        suspended_io.protect(ctx.config, ctx.rpc, ctx.config.instance(instance.uuid), disks)
 
 
 def _close(rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
@@ -274,7 +276,7 @@ def _close(rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node: Node
 
 
 def _reconnect(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     disks: Sequence[Disk],
     *,
@@ -283,12 +285,12 @@ def _reconnect(
 ) -> None:
     nodes = list(dict.fromkeys(uuid for disk in disks for uuid in disk.all_node_uuids()))
     which = (disks, instance)
-    suspended_io.unprotect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
-    answers = unit.rpc.call_many(DRBD_DISCONNECT_NET, nodes, disks=which)
+    suspended_io.unprotect(ctx.config, ctx.rpc, ctx.config.instance(instance.uuid), disks)
+    answers = ctx.rpc.call_many(DRBD_DISCONNECT_NET, nodes, disks=which)
     _require_all(instance, answers, "disconnected")
-    answers = unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=dual_primary)
+    answers = ctx.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=dual_primary)
     _require_all(instance, answers, "connected")
-    wait_in_sync(unit, instance, disks, nodes, sleep)
+    wait_in_sync(ctx.rpc, ctx.log, instance, disks, nodes, sleep)
 
 
 def _require_all(instance: Instance, answers: Mapping[str, Result], what: str) -> None:
@@ -301,7 +303,8 @@ def _require_all(instance: Instance, answers: Mapping[str, Result], what: str) -
 
 
 def wait_in_sync(
-    unit: AnyUnit,
+    rpc: RpcRunner,
+    log: JobLog,
     instance: Instance,
     disks: Sequence[Disk],
     nodes: Sequence[str],
@@ -313,7 +316,7 @@ def wait_in_sync(
     """
     reported = 100.0
     while True:
-        answers = unit.rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=(disks, instance))
+        answers = rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=(disks, instance))
         lowest, done = 100.0, True
         for answer in answers.values():
             if answer.failure is not None:
@@ -327,7 +330,7 @@ def wait_in_sync(
             return
         if lowest != reported:
             # A replica without connection cannot compare itself with its peer.
-            unit.feedback(
+            log.feedback(
                 f"* disks of instance {instance.name} are {lowest:.1f} % in sync"
                 if lowest
                 else f"* waiting for the disks of instance {instance.name} to connect to their"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks import capacity, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.params import devices
@@ -308,7 +308,7 @@ def require_free_space(
 
 
 def carry_out(
-    unit: AnyUnit,
+    ctx: Context,
     instance_uuid: str,
     disk_plan: DiskPlan,
     plug: Hotplug | None,
@@ -326,21 +326,21 @@ def carry_out(
     :raises errors.OpExecError: a change failed; says what is left of it.
     """
     for step in disk_plan.steps:
-        instance = unit.config.instance(instance_uuid)
+        instance = ctx.config.instance(instance_uuid)
         if step.action == MOD_ADD:
-            _make(unit, instance, disk_plan.template, step, plug, directory, driver, wait_for_sync)
+            _make(ctx, instance, disk_plan.template, step, plug, directory, driver, wait_for_sync)
         elif step.action == MOD_ATTACH:
             assert step.disk is not None
-            with unit.config.transaction() as change:
+            with ctx.config.transaction() as change:
                 change.disks.attach(instance.uuid, step.disk.uuid, step.index)
-            _join(unit, instance, unit.config.disk(step.disk.uuid), step.index, plug)
+            _join(ctx, instance, ctx.config.disk(step.disk.uuid), step.index, plug)
         elif step.action in (MOD_REMOVE, MOD_DETACH):
             assert step.disk is not None
-            _leave(unit, instance, step, plug)
+            _leave(ctx, instance, step, plug)
         else:
             assert step.disk is not None
-            present = unit.config.disk(step.disk.uuid)
-            with unit.config.transaction() as change:
+            present = ctx.config.disk(step.disk.uuid)
+            with ctx.config.transaction() as change:
                 change.disks.update(
                     dataclasses.replace(
                         present, mode=step.disk.mode, name=step.disk.name, params=step.disk.params
@@ -349,7 +349,7 @@ def carry_out(
 
 
 def _make(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     template: str,
     step: DiskStep,
@@ -358,12 +358,12 @@ def _make(
     driver: str | None,
     wait_for_sync: bool,
 ) -> None:
-    secondaries = unit.config.secondary_nodes(instance)
-    existing = unit.config.instance_disks(instance)
+    secondaries = ctx.config.secondary_nodes(instance)
+    existing = ctx.config.instance_disks(instance)
     # In the directory of the instance's other disk files, if there are any.
     directory = disk_work.storage_dir(existing) or directory
     (disk,) = specs.make_disks(
-        unit.config,
+        ctx.config,
         template,
         [step.spec],
         primary_node=instance.primary_node,
@@ -372,28 +372,28 @@ def _make(
         driver=driver or _driver_of(existing),
         first_index=step.index,
     )
-    unit.feedback(f"* disk {step.index}, size {disk.size} MiB")
+    ctx.log.feedback(f"* disk {step.index}, size {disk.size} MiB")
     hint = f"Remove it with 'gnt-instance modify --disk {step.index}:remove {instance.name}'."
-    with UndoStack(unit.warn, hint=hint) as undo:
-        undo.add(f"disk {step.index} in the configuration", _forget, unit.config, instance, disk)
-        with unit.config.transaction() as change:
+    with UndoStack(ctx.log.warn, hint=hint) as undo:
+        undo.add(f"disk {step.index} in the configuration", _forget, ctx.config, instance, disk)
+        with ctx.config.transaction() as change:
             change.disks.add(instance.uuid, disk, step.index)
-        undo.add(f"disk {step.index}", disk_work.remove_disks, unit, instance, [disk])
+        undo.add(f"disk {step.index}", disk_work.remove_disks, ctx, instance, [disk])
         try:
-            disk_work.create_storage_dir(unit.rpc, instance, [disk])
+            disk_work.create_storage_dir(ctx.rpc, instance, [disk])
         except errors.RpcError as err:
             raise errors.OpExecError(
                 f"could not create disk {step.index} of instance {instance.name}: {why(err)}"
             ) from err
-        disk_work.create_disks(unit, instance, [disk])
+        disk_work.create_disks(ctx, instance, [disk])
         undo.commit()
-    disk = unit.config.disk(disk.uuid)
-    instance = unit.config.instance(instance.uuid)
+    disk = ctx.config.disk(disk.uuid)
+    instance = ctx.config.instance(instance.uuid)
     if disk.has_replicas:
-        disk_work.activate_disk(unit, instance, disk)
-        if not sync.wait_for_sync(unit, instance, [disk], once=not wait_for_sync):
-            unit.warn(f"disk {step.index} of instance {instance.name} is not in sync yet")
-    _join(unit, instance, disk, step.index, plug)
+        disk_work.activate_disk(ctx, instance, disk)
+        if not sync.wait_for_sync(ctx, instance, [disk], once=not wait_for_sync):
+            ctx.log.warn(f"disk {step.index} of instance {instance.name} is not in sync yet")
+    _join(ctx, instance, disk, step.index, plug)
 
 
 def _driver_of(disks: Sequence[Disk]) -> str | None:
@@ -410,45 +410,45 @@ def _forget(config: Config, instance: Instance, disk: Disk) -> None:
             change.disks.remove(instance.uuid, disk.uuid)
 
 
-def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Hotplug | None) -> None:
+def _join(ctx: Context, instance: Instance, disk: Disk, index: int, plug: Hotplug | None) -> None:
     """Activate a new disk if the others are active, and plug it into a running guest."""
-    instance = unit.config.instance(instance.uuid)
+    instance = ctx.config.instance(instance.uuid)
     if not instance.disks_active:
-        disk_work.shutdown_disks(unit.config, unit.rpc, instance, disks=[disk])
+        disk_work.shutdown_disks(ctx.config, ctx.rpc, instance, disks=[disk])
         return
-    found = disk_work.activate_disk(unit, instance, disk)
-    _renew_links(unit, instance, index + 1)
+    found = disk_work.activate_disk(ctx, instance, disk)
+    _renew_links(ctx, instance, index + 1)
     if plug is not None and plug.running:
         plug.disk(HOTPLUG_ACTION_ADD, disk, index, [found.link, found.uri])
 
 
-def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | None) -> None:
+def _leave(ctx: Context, instance: Instance, step: DiskStep, plug: Hotplug | None) -> None:
     """Unplug a disk from the guest and remove it from the instance; destroy it unless detached."""
     disk = step.disk
     assert disk is not None
-    _require_reachable(unit.config, unit.rpc, instance, disk, step)
+    _require_reachable(ctx.config, ctx.rpc, instance, disk, step)
     if plug is not None and plug.running:
         if not plug.disk(HOTPLUG_ACTION_REMOVE, disk, step.index):
             raise errors.OpExecError(
                 f"disk {step.index} was not removed, because the running instance"
                 f" {instance.name} uses it. Stop the instance first."
             )
-    disk_work.shutdown_disks(unit.config, unit.rpc, instance, disks=[disk])
+    disk_work.shutdown_disks(ctx.config, ctx.rpc, instance, disks=[disk])
     if step.action == MOD_REMOVE:
         try:
-            disk_work.remove_disks(unit, instance, [disk])
+            disk_work.remove_disks(ctx, instance, [disk])
         except errors.OpExecError as err:
             raise errors.OpExecError(f"{err}. Repair the cause and repeat the command.") from err
-        with unit.config.transaction() as change:
+        with ctx.config.transaction() as change:
             change.disks.remove(instance.uuid, disk.uuid)
     else:
-        with unit.config.transaction() as change:
+        with ctx.config.transaction() as change:
             change.disks.detach(instance.uuid, disk.uuid)
-    instance = unit.config.instance(instance.uuid)
+    instance = ctx.config.instance(instance.uuid)
     if not instance.disks and step.action == MOD_REMOVE:
-        _remove_directory(unit, instance, disk)
+        _remove_directory(ctx.rpc, ctx.log, instance, disk)
     if instance.disks_active:
-        _renew_links(unit, instance, step.index)
+        _renew_links(ctx, instance, step.index)
 
 
 def _require_reachable(
@@ -472,15 +472,15 @@ def _require_reachable(
             )
 
 
-def _remove_directory(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
+def _remove_directory(rpc: RpcRunner, log: JobLog, instance: Instance, disk: Disk) -> None:
     try:
-        disk_work.remove_storage_dir(unit.rpc, instance, [disk])
+        disk_work.remove_storage_dir(rpc, instance, [disk])
     except errors.RpcError as err:
-        unit.warn(f"the disk directory of instance {instance.name} was not removed: {why(err)}")
+        log.warn(f"the disk directory of instance {instance.name} was not removed: {why(err)}")
 
 
-def _renew_links(unit: AnyUnit, instance: Instance, first: int) -> None:
+def _renew_links(ctx: Context, instance: Instance, first: int) -> None:
     """Renew the links of the disks from this number on, because their numbers have changed."""
-    disks = unit.config.instance_disks(instance)[first:]
+    disks = ctx.config.instance_disks(instance)[first:]
     if disks:
-        disk_work.assemble_disks(unit, instance, disks=disks)
+        disk_work.assemble_disks(ctx, instance, disks=disks)

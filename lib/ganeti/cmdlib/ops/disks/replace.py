@@ -94,7 +94,7 @@ def plan_new_secondary(
             )
     prereq.require_target(unit.config, node, instance.hypervisor)
     snapshots.require_none(
-        unit,
+        unit.ctx,
         instance,
         "replace the secondary node of",
         nodes=[secondary.uuid],
@@ -152,14 +152,16 @@ class Replacement:
         )
         unit.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
         if not was_active:
-            disk_work.assemble_disks(unit, instance)
+            disk_work.assemble_disks(unit.ctx, instance)
         try:
             # The replica which stays is the only complete one for a while. Nothing is destroyed
             # before it is known to be good, not even volumes of an interrupted replacement.
             if plan.other.uuid == instance.primary_node:
-                mirror.require_good_primary(unit, instance)
+                mirror.require_good_primary(unit.ctx, instance)
             else:
-                mirror.ensure_good_replica(unit, instance, plan.other, alone=False, ignore=False)
+                mirror.ensure_good_replica(
+                    unit.ctx, instance, plan.other, alone=False, ignore=False
+                )
             clear_detached(unit, instance)
             if plan.new_secondary:
                 self._to_other_node()
@@ -175,7 +177,7 @@ class Replacement:
         if self._early_release:
             clear_detached(unit, instance)
             unit.downgrade_locks(Level.NODE_RES)
-        sync.require_in_sync(unit, instance, disks)
+        sync.require_in_sync(unit.ctx, instance, disks)
         if not self._early_release:
             clear_detached(unit, instance)
 
@@ -251,7 +253,7 @@ class Replacement:
     def _create_volumes(self, devices: list[Disk], node: Node) -> None:
         instance = self._plan.instance
         try:
-            disk_work.create_devices(self._unit, instance, {node.uuid: devices})
+            disk_work.create_devices(self._unit.ctx, instance, {node.uuid: devices})
         except errors.OpExecError as err:
             raise errors.OpExecError(f"{err}; the disk was not changed") from err
 
@@ -287,13 +289,13 @@ class Replacement:
         for index in range(len(new)):
             unit.feedback(f"* making the replica of disk {index} on node {node.name}")
         try:
-            disk_work.create_devices(unit, instance, {node.uuid: new})
+            disk_work.create_devices(unit.ctx, instance, {node.uuid: new})
         except errors.OpExecError as err:
             raise errors.OpExecError(f"{err}; its disks were not changed") from err
         old_secondary = unit.config.node(old_secondary_uuid)
         if not old_secondary.offline:
             unit.feedback(f"* deactivating disks on the old secondary node {old_secondary.name}")
-            disk_work.try_to_shut_down(unit, instance, old, old_secondary)
+            disk_work.try_to_shut_down(unit.ctx, instance, old, old_secondary)
         self._change_peer(old, new, old_secondary)
         self._finish(
             unit.config.instance(instance.uuid), [unit.config.disk(disk.uuid) for disk in new]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks.devices import disk_nodes
 from ganeti.objects import snapshots
 from ganeti.objects.base import updated
@@ -102,24 +102,26 @@ def collect(
     return kept, unresponsive
 
 
-def of_instance(unit: AnyUnit, instance: Instance) -> list[DiskSnapshot]:
+def of_instance(ctx: Context, instance: Instance) -> list[DiskSnapshot]:
     """Find the snapshots of an instance on its nodes; nodes which are marked offline are skipped.
 
     :raises errors.OpPrereqError: a node did not report its snapshots.
     """
-    kept, unresponsive = collect(unit.config, unit.rpc, [instance])
+    kept, unresponsive = collect(ctx.config, ctx.rpc, [instance])
     for node_uuid, failure in unresponsive.items():
-        _point_out(unit, node_uuid, failure, may_be_dead=False)
+        _point_out(ctx.config, ctx.log, node_uuid, failure, may_be_dead=False)
     return kept
 
 
-def _point_out(unit: AnyUnit, node_uuid: str, failure: Exception, *, may_be_dead: bool) -> None:
-    name = unit.config.node(node_uuid).name
+def _point_out(
+    config: Config, log: JobLog, node_uuid: str, failure: Exception, *, may_be_dead: bool
+) -> None:
+    name = config.node(node_uuid).name
     text = f"node {name} did not report its snapshots: {why(failure)}"
     if isinstance(failure, errors.NodeOffline):
-        unit.warn(f"node {name} is marked offline, so its snapshots are not changed")
+        log.warn(f"node {name} is marked offline, so its snapshots are not changed")
     elif may_be_dead and isinstance(failure, errors.NodeUnreachable):
-        unit.warn(text)
+        log.warn(text)
     else:
         raise errors.OpPrereqError(text, errors.ECODE_ENVIRON) from failure
 
@@ -130,7 +132,7 @@ def names(kept: Iterable[DiskSnapshot]) -> str:
 
 
 def require_none(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     action: str,
     *,
@@ -152,17 +154,17 @@ def require_none(
     :param may_be_dead: a node which cannot be reached is only a warning.
     :raises errors.OpPrereqError: there are snapshots, or a node did not report them.
     """
-    kept, unresponsive = collect(unit.config, unit.rpc, [instance], nodes=nodes, disks=disks)
+    kept, unresponsive = collect(ctx.config, ctx.rpc, [instance], nodes=nodes, disks=disks)
     for node_uuid, failure in unresponsive.items():
         if not isinstance(failure, errors.NodeOffline):
-            _point_out(unit, node_uuid, failure, may_be_dead=may_be_dead)
+            _point_out(ctx.config, ctx.log, node_uuid, failure, may_be_dead=may_be_dead)
     kept = [one for one in kept if also_lost or one.found.usable]
     if not kept:
         return
     first = kept[0]
     raise errors.OpPrereqError(
         f"cannot {action} instance {instance.name}: {reason} ({names(kept)}, on node"
-        f" {unit.config.node(first.node_uuid).name}). Remove them first with 'gnt-instance"
+        f" {ctx.config.node(first.node_uuid).name}). Remove them first with 'gnt-instance"
         f" remove-snapshot {instance.name} {first.found.name}'.",
         errors.ECODE_STATE,
     )
@@ -212,7 +214,7 @@ def partly_restored(instance: Instance) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def require_restored(unit: AnyUnit, instance: Instance, *, force: bool = False) -> None:
+def require_restored(log: JobLog, instance: Instance, *, force: bool = False) -> None:
     """Check that no disk of an instance is partly restored.
 
     :param force: a partly restored disk is only a warning.
@@ -226,7 +228,7 @@ def require_restored(unit: AnyUnit, instance: Instance, *, force: bool = False) 
         for index, name in partly
     )
     if force:
-        unit.warn(f"{text}; it is used as it is")
+        log.warn(f"{text}; it is used as it is")
         return
     raise errors.OpPrereqError(
         f"{text}. Repeat 'gnt-instance restore-snapshot {instance.name} {partly[0][1]}', or use the"
@@ -235,18 +237,18 @@ def require_restored(unit: AnyUnit, instance: Instance, *, force: bool = False) 
     )
 
 
-def named(unit: AnyUnit, instance: Instance, name: str) -> list[DiskSnapshot]:
+def named(ctx: Context, instance: Instance, name: str) -> list[DiskSnapshot]:
     """Find the snapshots of an instance with this name, one for each disk and node.
 
     :raises errors.OpPrereqError: there is none, or a node did not report its snapshots.
     """
     prereq.require_not_forthcoming(instance, "look for snapshots of")
-    kept = of_instance(unit, instance)
+    kept = of_instance(ctx, instance)
     found = [one for one in kept if one.found.name == name]
     if not found:
         foreign = {
             disk.dev_type
-            for disk in unit.config.instance_disks(instance)
+            for disk in ctx.config.instance_disks(instance)
             if disk.dev_type in FOREIGN_SNAPSHOTS
         }
         if foreign:

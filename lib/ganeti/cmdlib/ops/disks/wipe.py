@@ -17,14 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import sizes
 from ganeti.objects import disk_templates, updated
 from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_WIPE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
     from ganeti.objects import Disk, Instance
     from ganeti.rpc import RpcRunner
@@ -42,7 +41,7 @@ def is_wanted(config: Config, device: Disk) -> bool:
 
 
 def wipe(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     device: Disk,
     node_uuid: str,
@@ -56,21 +55,21 @@ def wipe(
     :param offset_mib: where to begin.
     :raises errors.RpcError: the node call failed.
     """
-    if not is_wanted(unit.config, device):
+    if not is_wanted(ctx.config, device):
         return
-    present = sizes.present_bytes(unit.rpc, instance, device, [node_uuid])[node_uuid]
+    present = sizes.present_bytes(ctx.rpc, instance, device, [node_uuid])[node_uuid]
     end_mib = device.size if present is None else sizes.rounded_up_mib(present)
     total_mib = end_mib - offset_mib
     if total_mib <= 0:
         return
-    node_name = unit.config.node(node_uuid).name
+    node_name = ctx.config.node(node_uuid).name
     what = "/".join(map(str, device.logical_id))
-    unit.feedback(f"* wiping {text.format_unit(total_mib)} of {what} on node {node_name}")
+    ctx.log.feedback(f"* wiping {text.format_unit(total_mib)} of {what} on node {node_name}")
     chunk_mib = max(1, min(MAX_CHUNK_MIB, total_mib * _SHARE // 100))
     done_mib = 0
     while done_mib < total_mib:
         piece_mib = min(chunk_mib, total_mib - done_mib)
-        unit.rpc.call(
+        ctx.rpc.call(
             BLOCKDEV_WIPE,
             node_uuid,
             disk=(device, instance),
@@ -79,7 +78,7 @@ def wipe(
         ).payload()
         done_mib += piece_mib
         if done_mib < total_mib:
-            unit.feedback(f" - {what}: {100 * done_mib // total_mib} % wiped")
+            ctx.log.feedback(f" - {what}: {100 * done_mib // total_mib} % wiped")
 
 
 def reached_mib(rpc: RpcRunner, instance: Instance, disk: Disk) -> int:
@@ -99,7 +98,7 @@ def begin_growth(config: Config, disk: Disk, reached: int) -> None:
             change.disks.update(updated(change.data.disks[disk.uuid], unwiped_from=reached))
 
 
-def finish(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
+def finish(ctx: Context, instance: Instance, disk: Disk) -> None:
     """Overwrite what an interrupted growth has added to an active disk, and remove the mark.
 
     A mirrored disk keeps the mark: the device above its storage hides what was added, until the
@@ -108,19 +107,19 @@ def finish(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
     :raises errors.OpExecError: a node call failed; the mark stays.
     """
     # The caller may have an older object, and a guest may have written since then.
-    present = unit.config.snapshot().disks.get(disk.uuid)
+    present = ctx.config.snapshot().disks.get(disk.uuid)
     unwiped_from = None if present is None else present.unwiped_from
     if unwiped_from is None or disk.dev_type not in KINDS:
         return
     try:
-        wipe(unit, instance, disk, instance.primary_node, offset_mib=unwiped_from)
+        wipe(ctx, instance, disk, instance.primary_node, offset_mib=unwiped_from)
     except errors.RpcError as err:
         raise errors.OpExecError(
             f"{disk.iv_name} of instance {instance.name} may hold data of others after"
             f" its first {unwiped_from} MiB, from a growth which was not completed, and cannot be"
             f" wiped: {why(err)}"
         ) from err
-    with unit.config.transaction() as change:
+    with ctx.config.transaction() as change:
         change.disks.update(updated(change.data.disks[disk.uuid], unwiped_from=None))
 
 

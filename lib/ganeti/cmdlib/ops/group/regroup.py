@@ -119,7 +119,8 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
                 errors.ECODE_NORES,
             )
         moves = placement.ask_allocator(
-            self,
+            self.rpc,
+            self.log,
             self.allocator,
             self.config.snapshot(),
             allocator.ChangeGroup(instances=tuple(sorted(self.guessed)), target_groups=targets),

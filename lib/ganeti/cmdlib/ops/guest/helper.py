@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import AnyUnit, JobLog, LuContext, why
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.nics import communication, specs
 from ganeti.constants import metad as const
@@ -27,6 +27,7 @@ from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import HELPER_START, HELPER_STATUS, HELPER_STOP
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Instance, Nic, Node
     from ganeti.rpc import RpcRunner
 
@@ -63,7 +64,7 @@ class HelperTask(NamedTuple):
 
 
 def plan_nic(
-    unit: AnyUnit,
+    config: Config,
     instance_name: str,
     node: Node,
     present: list[specs.PlannedNic] | tuple[Nic, ...],
@@ -77,9 +78,9 @@ def plan_nic(
     names = [one.nic.name if isinstance(one, specs.PlannedNic) else one.name for one in present]
     if any((name or "").startswith(const.NIC_PREFIX) for name in names):
         return None
-    (planned,) = specs.plan_nics(unit, [communication.nic_spec(unit.config, instance_name)], None)
+    (planned,) = specs.plan_nics(config, [communication.nic_spec(config, instance_name)], None)
     what = "the NIC of the helper guest"
-    return specs.settled(unit, what, planned, node, conflicts_check=False).nic
+    return specs.settled(config, what, planned, node, conflicts_check=False).nic
 
 
 def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
@@ -98,19 +99,19 @@ def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
     return True
 
 
-def end_left(unit: AnyUnit, instance: Instance) -> None:
+def end_left(rpc: RpcRunner, log: JobLog, instance: Instance) -> None:
     """End the helper guest of an interrupted job.
 
     :raises errors.RpcError: the node could not end it.
     """
-    unit.info(f"ending the helper guest of an interrupted job of instance {instance.name}")
-    unit.rpc.call(
+    log.info(f"ending the helper guest of an interrupted job of instance {instance.name}")
+    rpc.call(
         HELPER_STOP, instance.primary_node, instance=instance, task=const.TASK_INSTALL
     ).payload()
 
 
 def run(
-    unit: AnyUnit,
+    ctx: LuContext,
     instance: Instance,
     task: HelperTask,
     *,
@@ -130,17 +131,17 @@ def run(
         None,
         {name: pair[0] for name, pair in task.parameters.items()},
     )
-    node = unit.config.node(instance.primary_node)
-    unit.feedback(f"* starting a helper guest on node {node.name} to {task.what}")
-    with UndoStack(unit.warn) as undo:
+    node = ctx.config.node(instance.primary_node)
+    ctx.log.feedback(f"* starting a helper guest on node {node.name} to {task.what}")
+    with UndoStack(ctx.log.warn) as undo:
         undo.add(
             f"the helper guest of instance {instance.name} on node {node.name}",
             _stop,
-            unit.rpc,
+            ctx.rpc,
             instance,
             task,
         )
-        answer = unit.rpc.call(
+        answer = ctx.rpc.call(
             HELPER_START,
             node.uuid,
             instance=guest,
@@ -156,8 +157,8 @@ def run(
                 f"could not start a helper guest for instance {instance.name} on node {node.name}:"
                 f" {why(answer.failure)}"
             ) from answer.failure
-        problem = _wait(unit, instance, task, sleep, now)
-        result = _stop(unit.rpc, instance, task)
+        problem = _wait(ctx, instance, task, sleep, now)
+        result = _stop(ctx.rpc, instance, task)
         undo.commit()
     if problem:
         raise errors.OpExecError(
@@ -165,7 +166,7 @@ def run(
             f" {node.name}: {problem}{_last_lines(result)}"
         )
     if result.get("log_file"):
-        unit.feedback(
+        ctx.log.feedback(
             f"* the helper guest is done; its output is in {result['log_file']} on node {node.name}"
         )
 
@@ -186,7 +187,7 @@ def _last_lines(result: Mapping[str, Any]) -> str:
 
 
 def _wait(
-    unit: AnyUnit,
+    ctx: LuContext,
     instance: Instance,
     task: HelperTask,
     sleep: Callable[[float], None],
@@ -200,8 +201,8 @@ def _wait(
     contact = False
     pause_s = POLL_S
     while True:
-        unit.ctx.callbacks.check_cancel()
-        answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
+        ctx.callbacks.check_cancel()
+        answer = ctx.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
         if answer.failure is not None:
             if now() - heard > UNRESPONSIVE_S or isinstance(answer.failure, errors.NodeOffline):
                 raise errors.OpExecError(
@@ -214,7 +215,7 @@ def _wait(
         state = answer.data
         if not contact and state["contact"]:
             contact, begun, pause_s = True, heard, POLL_S
-            unit.feedback("* the helper guest is up")
+            ctx.log.feedback("* the helper guest is up")
         if not state["running"]:
             return _problem(task, state)
         if task.reports_result and not state["known"]:

@@ -55,7 +55,7 @@ def start(
         )
         if not active:
             assemble_disks(
-                unit,
+                unit.ctx,
                 instance,
                 ignore_secondaries=ignore_secondaries,
                 accept_loss=accept_loss,

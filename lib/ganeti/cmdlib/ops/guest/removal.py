@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import AnyUnit, Context, JobLog, why
 from ganeti.cmdlib.ops.disks import convert
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
@@ -30,14 +30,14 @@ def remove_instance(
         try:
             power.stop(unit, fresh, timeout_s)
         except errors.OpExecError as err:
-            _tolerate(unit, str(err), fresh, ignore=ignore_failures)
+            _tolerate(unit.log, str(err), fresh, ignore=ignore_failures)
         _remove_disks(unit, fresh, ignore=ignore_failures)
-        _remove_console_log(unit, fresh)
+        _remove_console_log(unit.ctx, fresh)
     with unit.config.transaction() as change:
         change.instances.remove(fresh.uuid)
 
 
-def _remove_console_log(unit: AnyUnit, instance: Instance) -> None:
+def _remove_console_log(ctx: Context, instance: Instance) -> None:
     """Remove the log of the console from the nodes of the instance; a failure is a warning.
 
     No other instance ever shows it, and ``ganeti-cleaner`` removes what is left on a node.
@@ -45,14 +45,14 @@ def _remove_console_log(unit: AnyUnit, instance: Instance) -> None:
     if not hypervisors.of(instance.hypervisor).keeps_console_log:
         return
     nodes = [
-        uuid for uuid in unit.config.instance_nodes(instance) if not unit.config.node(uuid).offline
+        uuid for uuid in ctx.config.instance_nodes(instance) if not ctx.config.node(uuid).offline
     ]
-    answers = unit.rpc.call_many(
+    answers = ctx.rpc.call_many(
         CONSOLE_LOG_REMOVE, nodes, instance_name=instance.name, instance_uuid=instance.uuid
     )
     for answer in answers.values():
         if answer.failure is not None:
-            unit.warn(
+            ctx.log.warn(
                 f"the console log of instance {instance.name} was not removed from node"
                 f" {answer.node_name}: {why(answer.failure)}"
             )
@@ -61,14 +61,14 @@ def _remove_console_log(unit: AnyUnit, instance: Instance) -> None:
 def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
     disks = unit.config.instance_disks(instance)
     try:
-        disk_work.remove_disks(unit, instance, disks)
+        disk_work.remove_disks(unit.ctx, instance, disks)
     except errors.OpExecError as err:
-        _tolerate(unit, str(err), instance, ignore=ignore)
+        _tolerate(unit.log, str(err), instance, ignore=ignore)
     try:
         convert.clear(unit, instance, last=True)
     except (errors.OpExecError, errors.RpcError) as err:
         _tolerate(
-            unit,
+            unit.log,
             f"detached volumes of instance {instance.name} were not removed: {err}",
             instance,
             ignore=ignore,
@@ -77,16 +77,16 @@ def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
         disk_work.remove_storage_dir(unit.rpc, instance, disks)
     except errors.RpcError as err:
         _tolerate(
-            unit,
+            unit.log,
             f"the disk directory of instance {instance.name} was not removed: {err}",
             instance,
             ignore=ignore,
         )
 
 
-def _tolerate(unit: AnyUnit, problem: str, instance: Instance, *, ignore: bool) -> None:
+def _tolerate(log: JobLog, problem: str, instance: Instance, *, ignore: bool) -> None:
     if ignore:
-        unit.warn(problem)
+        log.warn(problem)
         return
     raise errors.OpExecError(
         f"{problem}; the instance is still in the configuration, marked down. Repeat the"

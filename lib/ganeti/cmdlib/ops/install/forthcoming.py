@@ -32,7 +32,7 @@ from ganeti.objects.disk_templates import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.cmdlib.base import JobLog
     from ganeti.config import Config
     from ganeti.objects import ConfigData, Disk, Instance
     from ganeti.opcodes.instance import OpInstanceCreate
@@ -57,7 +57,7 @@ def reserved_instance(config: Config, op: OpInstanceCreate) -> Instance | None:
     return reserved
 
 
-def require_possible(unit: AnyUnit, op: OpInstanceCreate) -> None:
+def require_possible(log: JobLog, op: OpInstanceCreate) -> None:
     """Check the parameters of a reservation.
 
     :raises errors.OpPrereqError: parameters exclude each other.
@@ -81,7 +81,7 @@ def require_possible(unit: AnyUnit, op: OpInstanceCreate) -> None:
             errors.ECODE_INVAL,
         )
     if op.osparams_secret:
-        unit.warn("secret OS parameters are not stored, give them again with the commit")
+        log.warn("secret OS parameters are not stored, give them again with the commit")
 
 
 def completed_op(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import LuContext, why
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.constants import metad as const
 from ganeti.objects import fill, hypervisors
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.ops.nics.specs import PlannedNic
     from ganeti.config import Config
     from ganeti.objects import Instance, Nic, Node
+    from ganeti.rpc import RpcRunner
 
 #: With this check the node refuses an OS which is not trusted.
 _TRUSTED = "trusted"
@@ -61,7 +62,8 @@ def timeouts(startup_s: int | None, shutdown_s: int | None) -> tuple[int, int]:
 
 
 def require(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     node: Node,
     instance_name: str,
     wanted: prereq.WantedOs,
@@ -79,19 +81,19 @@ def require(
     """
     started, ended = timeouts(startup_s, shutdown_s)
     checks = [*prereq.os_checks(hypervisor), _TRUSTED]
-    answer = prereq.validate_os(unit.rpc, node.uuid, wanted, checks)
+    answer = prereq.validate_os(rpc, node.uuid, wanted, checks)
     if answer.failure is None:
         prereq.note(f"node {node.name} can install {wanted.name}")
         return None
     # This check passes for an OS which is only not trusted; else it raises the true reason.
-    prereq.require_os(unit.config, unit.rpc, node.uuid, wanted, hypervisor=hypervisor)
+    prereq.require_os(config, rpc, node.uuid, wanted, hypervisor=hypervisor)
     if not hypervisors.of(hypervisor).runs_guests:
         raise errors.OpPrereqError(
             f"OS {wanted.name} is not trusted, so it is installed in a helper guest, and hypervisor"
             f" {hypervisor} only simulates guests. Use another hypervisor.",
             errors.ECODE_INVAL,
         )
-    image = unit.config.cluster().install_image
+    image = config.cluster().install_image
     if not image:
         raise errors.OpPrereqError(
             f"OS {wanted.name} is not trusted, so it is installed in a helper guest, and the"
@@ -99,7 +101,7 @@ def require(
             errors.ECODE_STATE,
         )
     try:
-        nic = helper.plan_nic(unit, instance_name, node, present)
+        nic = helper.plan_nic(config, instance_name, node, present)
     except errors.OpPrereqError as err:
         raise errors.OpPrereqError(
             f"OS {wanted.name} is not trusted, so it is installed in a helper guest: {err.args[0]}",
@@ -130,7 +132,7 @@ def visible_parameters(
 
 
 def install(
-    unit: AnyUnit,
+    ctx: LuContext,
     instance: Instance,
     parameters: Mapping[str, list[str]],
     how: HelperInstallation | None,
@@ -146,7 +148,7 @@ def install(
     """
     if how is not None:
         helper.run(
-            unit,
+            ctx,
             instance,
             helper.HelperTask(
                 const.TASK_INSTALL,
@@ -161,7 +163,7 @@ def install(
             ),
         )
         return
-    answer = unit.rpc.call(
+    answer = ctx.rpc.call(
         INSTANCE_OS_ADD,
         instance.primary_node,
         instance=(instance, None, None, {name: pair[0] for name, pair in parameters.items()}),

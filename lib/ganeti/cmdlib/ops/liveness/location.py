@@ -366,7 +366,7 @@ def _sign_of_life(unit: AnyUnit, node: Node, failure: Exception | None) -> str:
         return f"it answers, although not this question ({why(failure)})"
     if failure.machine_is_on and machine.current().has_own_system:
         return f"its machine is on, only its node daemon does not answer ({why(failure)})"
-    if oob.is_powered(unit, node):
+    if oob.is_powered(unit.ctx, node):
         return (
             "its out-of-band helper reports that the machine is switched on, although it does not"
             f" answer ({why(failure)})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.constants import node as node_c
 from ganeti.objects import Node, fill
 from ganeti.wire import json
@@ -54,18 +54,18 @@ def ask(
     return parse_answer(command, text)
 
 
-def is_powered(unit: AnyUnit, node: Node) -> bool | None:
+def is_powered(ctx: Context, node: Node) -> bool | None:
     """Return True if a machine is switched on.
 
     The result is None when it is not known, with a warning if the helper failed.
     """
-    program = program_of(unit.config, node)
+    program = program_of(ctx.config, node)
     if not program:
         return None
     try:
-        answer = ask(unit.config, unit.rpc, node, program, POWER_STATUS, STATUS_TIMEOUT_S)
+        answer = ask(ctx.config, ctx.rpc, node, program, POWER_STATUS, STATUS_TIMEOUT_S)
     except (errors.RpcError, errors.ParseError) as err:
-        unit.warn(
+        ctx.log.warn(
             f"the out-of-band helper did not tell whether node {node.name} is switched on:"
             f" {why(err)}"
         )

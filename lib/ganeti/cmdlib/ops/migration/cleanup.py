@@ -159,10 +159,10 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
     others = [node for node in plan.nodes if node.uuid != chosen.uuid]
     if unit.config.disk_template(instance) in INT_MIRRORED:
         # This activates a replica which is not active; then the two connect as single-primary.
-        assemble_disks(unit, unit.config.instance(instance.uuid), ignore_secondaries=True)
+        assemble_disks(unit.ctx, unit.config.instance(instance.uuid), ignore_secondaries=True)
     for node in others:
         if unit.config.disk_template(instance) in INT_MIRRORED:
-            mirror.make_single_primary(unit, unit.config.instance(instance.uuid), node)
+            mirror.make_single_primary(unit.ctx, unit.config.instance(instance.uuid), node)
         else:
             shutdown_disks(unit.config, unit.rpc, instance, node.uuid)
     unit.feedback("* done")

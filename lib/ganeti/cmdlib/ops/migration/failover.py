@@ -101,14 +101,14 @@ def _require_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool
         if plan.instance.disks_active and not alone
         else mirror.compare_inactive
     )
-    return check(unit, plan.instance, plan.target, alone=alone, ignore=ignore_consistency)
+    return check(unit.ctx, plan.instance, plan.target, alone=alone, ignore=ignore_consistency)
 
 
 def _require_still_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool) -> bool:
     """Check again after the instance was stopped: the mirror may be interrupted meanwhile."""
     instance, source = plan.instance, plan.source
     return mirror.require_good_replica(
-        unit,
+        unit.ctx,
         instance,
         plan.target,
         alone=False,

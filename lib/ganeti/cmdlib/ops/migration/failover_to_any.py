@@ -186,7 +186,7 @@ def _partner(
 
 def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None:
     snapshots.require_none(
-        unit,
+        unit.ctx,
         instance,
         f"take the replicas of the disks from {left.name} of",
         nodes=[left.uuid],
@@ -253,7 +253,7 @@ class FailoverToAny:
         if instance.admin_state == prereq.ADMIN_UP:
             self._start(moved)
         if not self._plan.wait_for_sync:
-            sync.require_in_sync(unit, moved, disks)
+            sync.require_in_sync(unit.ctx, moved, disks)
         self._remove_old_replicas(moved)
         if not was_active and instance.admin_state != prereq.ADMIN_UP:
             disk_work.shutdown_disks(config, self._rpc, moved)
@@ -281,10 +281,10 @@ class FailoverToAny:
         plan = self._plan
         if plan.left.offline:
             if plan.partner.uuid == plan.source.uuid and plan.instance.disks_active:
-                mirror.require_good_primary(self._unit, plan.instance)
+                mirror.require_good_primary(self._unit.ctx, plan.instance)
             else:
                 good = mirror.compare_inactive(
-                    self._unit,
+                    self._unit.ctx,
                     plan.instance,
                     plan.partner,
                     alone=True,
@@ -305,7 +305,7 @@ class FailoverToAny:
         check = (
             mirror.ensure_good_replica if plan.instance.disks_active else mirror.compare_inactive
         )
-        return check(self._unit, plan.instance, plan.partner, alone=False, ignore=ignore)
+        return check(self._unit.ctx, plan.instance, plan.partner, alone=False, ignore=ignore)
 
     def _keep_secondary_or_primary(self) -> None:
         unit, plan = self._unit, self._plan
@@ -317,8 +317,8 @@ class FailoverToAny:
             return
         try:
             if not plan.instance.disks_active:
-                disk_work.assemble_disks(unit, plan.instance)
-            mirror.require_good_primary(unit, plan.instance)
+                disk_work.assemble_disks(unit.ctx, plan.instance)
+            mirror.require_good_primary(unit.ctx, plan.instance)
         except errors.OpExecError as err:
             if not self._ignore_consistency:
                 raise errors.OpExecError(f"{refusal} {err}") from err
@@ -340,13 +340,13 @@ class FailoverToAny:
         unit, instance = self._unit, self._plan.instance
         if instance.disks_active:
             try:
-                mirror.require_good_primary(unit, instance)
+                mirror.require_good_primary(unit.ctx, instance)
             except (errors.OpExecError, errors.RpcError) as err:
                 unit.info(f"{err} Activating the disks")
             else:
                 return
-        disk_work.assemble_disks(unit, instance)
-        mirror.require_good_primary(unit, instance)
+        disk_work.assemble_disks(unit.ctx, instance)
+        mirror.require_good_primary(unit.ctx, instance)
 
     # -- the replica which moves -----------------------------------------------
 
@@ -366,7 +366,7 @@ class FailoverToAny:
         for disk in new:
             unit.feedback(f"* making {disk.iv_name} on node {target.name}")
         try:
-            disk_work.create_devices(unit, instance, {target.uuid: new})
+            disk_work.create_devices(unit.ctx, instance, {target.uuid: new})
         except errors.OpExecError as err:
             convert.clear(unit, instance)
             raise errors.OpExecError(f"{err}; nothing was changed") from err
@@ -378,7 +378,7 @@ class FailoverToAny:
         """
         instance, partner, left = self._plan.instance, self._plan.partner, self._plan.left
         if not left.offline:
-            disk_work.try_to_shut_down(self._unit, instance, old, left)
+            disk_work.try_to_shut_down(self._unit.ctx, instance, old, left)
         for call, args in (
             (BLOCKDEV_CLOSE, {"instance_name": instance.name}),
             (DRBD_DISCONNECT_NET, {}),
@@ -452,7 +452,7 @@ class FailoverToAny:
             return
         # The mirror may have been interrupted meanwhile.
         still_good = mirror.require_good_replica(
-            unit,
+            unit.ctx,
             instance,
             plan.partner,
             alone=False,
@@ -473,7 +473,7 @@ class FailoverToAny:
         target, partner = self._plan.target, self._plan.partner
         self._unit.feedback(f"* waiting until the replica on {target.name} is in sync")
         try:
-            sync.require_in_sync(self._unit, moved, disks)
+            sync.require_in_sync(self._unit.ctx, moved, disks)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err} The instance is stopped and belongs to node {target.name} now; its data"

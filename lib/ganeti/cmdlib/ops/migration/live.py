@@ -81,7 +81,7 @@ def migrate(
         runs, then the text asks for the clean-up mode.
     """
     instance, source, target = plan.instance, plan.source, plan.target
-    mirror.require_good_replica(unit, instance, target, alone=False, ignore=False)
+    mirror.require_good_replica(unit.ctx, instance, target, alone=False, ignore=False)
     mirror.require_own_storage(unit.config, unit.rpc, instance, source)
     unit.feedback(
         f"Moving instance {instance.name} from {source.name} to {target.name}"
@@ -133,7 +133,7 @@ def _activate_on_target(
         undo.add(
             f"disks of {instance.name} writable on node {target.name}",
             mirror.make_single_primary,
-            unit,
+            unit.ctx,
             instance,
             target,
             sleep,
@@ -149,9 +149,9 @@ def _activate_on_target(
         )
     unit.feedback(f"* activating its disks on {target.name}")
     if mirrored:
-        mirror.make_dual_primary(unit, instance, target, sleep)
+        mirror.make_dual_primary(unit.ctx, instance, target, sleep)
     else:
-        assemble_disks(unit, instance, target.uuid)
+        assemble_disks(unit.ctx, instance, target.uuid)
 
 
 class _Transfer:
@@ -378,7 +378,7 @@ def _finish(
         problems.append(f"node {target.name} could not complete it: {why(answer.failure)}")
     try:
         if unit.config.disk_template(instance) in INT_MIRRORED:
-            mirror.make_single_primary(unit, moved, source, sleep)
+            mirror.make_single_primary(unit.ctx, moved, source, sleep)
         else:
             shutdown_disks(unit.config, unit.rpc, instance, source.uuid)
     except errors.GenericError as err:

@@ -158,7 +158,9 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         require_mirrored(self.config, self.instance, self.ACTION)
         primary = self.instance.primary_node
         request = allocator.Relocate(self.instance.uuid, relocate_from=(primary,))
-        (uuid,) = placement.ask_allocator(self, self.allocator, self.config.snapshot(), request)
+        (uuid,) = placement.ask_allocator(
+            self.rpc, self.log, self.allocator, self.config.snapshot(), request
+        )
         self.target = self.config.node(uuid)
         if uuid not in self.owned(Level.NODE_RES):
             raise errors.OpPrereqError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.params.devices import END, DeviceChange
 from ganeti.cmdlib.prereq import ADMIN_UP
 from ganeti.constants.disk import MOD_ADD, MOD_REMOVE
@@ -42,7 +42,7 @@ def nic_spec(config: Config, instance_name: str) -> dict[str, Any]:
     return {"name": nic_name(instance_name), "network": network, "ip": NIC_IP_POOL}
 
 
-def send_metadata(unit: AnyUnit, before: Instance, after: Instance) -> None:
+def send_metadata(ctx: Context, before: Instance, after: Instance) -> None:
     """Send changed metadata to the node of a running instance; a failure is a warning.
 
     The metadata has no secret OS parameters, because only an installation knows them.
@@ -57,8 +57,8 @@ def send_metadata(unit: AnyUnit, before: Instance, after: Instance) -> None:
         or metadata(before) == metadata(after)
     ):
         return
-    cluster = unit.config.cluster()
-    answer = unit.rpc.call(
+    cluster = ctx.config.cluster()
+    answer = ctx.rpc.call(
         INSTANCE_METADATA_MODIFY,
         after.primary_node,
         instance=describe.describe(
@@ -69,7 +69,7 @@ def send_metadata(unit: AnyUnit, before: Instance, after: Instance) -> None:
         ),
     )
     if answer.failure is not None:
-        unit.warn(
+        ctx.log.warn(
             f"the guest of instance {after.name} gets its new metadata only at its next start:"
             f" {why(answer.failure)}"
         )

@@ -27,7 +27,7 @@ from ganeti.constants.net import (
 from ganeti.objects import fill
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import Instance, Nic, Node
 
 WHAT = "network interface"
@@ -58,7 +58,7 @@ class NicPlan:
 
 
 def plan(
-    unit: AnyUnit,
+    config: Config,
     instance: Instance,
     node: Node,
     changes: Sequence[DeviceChange],
@@ -75,7 +75,7 @@ def plan(
     steps = []
     for change in changes:
         if change.action == MOD_ADD:
-            step = _add(unit, node, current, change, conflicts_check)
+            step = _add(config, node, current, change, conflicts_check)
             current.insert(step.index, step.nic)
         elif change.action == MOD_REMOVE:
             devices.require_no_params(WHAT, change)
@@ -83,7 +83,7 @@ def plan(
             step = NicStep(MOD_REMOVE, index, current.pop(index), ((f"NIC/{index}", "remove"),))
         elif change.action == MOD_MODIFY:
             index = devices.find(WHAT, current, change.ident)
-            step = _modify(unit, node, index, current[index], change.params, conflicts_check)
+            step = _modify(config, node, index, current[index], change.params, conflicts_check)
             current[index] = step.nic
         else:
             raise errors.OpPrereqError(
@@ -99,11 +99,13 @@ def plan(
 
 
 def _add(
-    unit: AnyUnit, node: Node, current: Sequence[Nic], change: DeviceChange, conflicts_check: bool
+    config: Config, node: Node, current: Sequence[Nic], change: DeviceChange, conflicts_check: bool
 ) -> NicStep:
     index = devices.place(WHAT, current, change.ident, MAX_NICS)
-    planned = nics.plan_nics(unit, [change.params], None)[0]
-    planned = nics.settled(unit, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check)
+    planned = nics.plan_nics(config, [change.params], None)[0]
+    planned = nics.settled(
+        config, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check
+    )
     nic, filled = planned.nic, planned.filled
     text = (
         f"add:mac={nic.mac},ip={nic.ip},mode={filled['mode']},link={filled['link']},"
@@ -113,7 +115,7 @@ def _add(
 
 
 def _modify(
-    unit: AnyUnit,
+    config: Config,
     node: Node,
     index: int,
     present: Nic,
@@ -127,11 +129,11 @@ def _modify(
         )
     if not changes:
         raise errors.OpPrereqError(f"{WHAT} {index}: no change is given", errors.ECODE_INVAL)
-    planned = _changed(unit, f"{WHAT} {index}", present, changes)
+    planned = _changed(config, f"{WHAT} {index}", present, changes)
     moved = (planned.nic.network, planned.nic.ip) != (present.network, present.ip)
     if moved:
         planned = nics.settled(
-            unit, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check
+            config, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check
         )
     values = {
         "mac": planned.nic.mac,
@@ -145,14 +147,14 @@ def _modify(
     return NicStep(MOD_MODIFY, index, planned.nic, result)
 
 
-def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) -> PlannedNic:
+def _changed(config: Config, what: str, present: Nic, changes: dict[str, Any]) -> PlannedNic:
     """Apply changes to a NIC, except for those which depend on its node."""
     network = (
-        nics.requested_network(unit.config, what, changes)
+        nics.requested_network(config, what, changes)
         if "network" in changes
         else None
         if present.network is None
-        else unit.config.network(present.network)
+        else config.network(present.network)
     )
     own = dict(present.nicparams)
     if network is None:
@@ -167,7 +169,7 @@ def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) ->
                 " determines them",
                 errors.ECODE_INVAL,
             )
-    filled = fill.fill_nic(unit.config.cluster(), own)
+    filled = fill.fill_nic(config.cluster(), own)
     ip = present.ip
     if "ip" in changes:
         ip = nics.checked_address(what, changes["ip"], None, network)
@@ -179,7 +181,7 @@ def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) ->
             )
     mac = present.mac
     if "mac" in changes and changes["mac"] != mac:
-        mac = nics.checked_mac(unit, what, changes["mac"], network)
+        mac = nics.checked_mac(config, what, changes["mac"], network)
     name = present.name
     if "name" in changes:
         name = devices.checked_name(what, changes["name"])

@@ -32,7 +32,6 @@ from ganeti.platform import machine
 from ganeti.utils import net
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
     from ganeti.objects import Instance, Network, Node, NodeGroup
 
@@ -49,7 +48,7 @@ class PlannedNic:
 
 
 def plan_nics(
-    unit: AnyUnit,
+    config: Config,
     given: list[dict[str, Any]],
     instance_ip: str | None,
     reserved: Instance | None = None,
@@ -66,7 +65,9 @@ def plan_nics(
             f"an instance has at most {MAX_NICS} network interfaces, not {len(given)}",
             errors.ECODE_INVAL,
         )
-    planned = [_plan(unit, index, spec, instance_ip, reserved) for index, spec in enumerate(given)]
+    planned = [
+        _plan(config, index, spec, instance_ip, reserved) for index, spec in enumerate(given)
+    ]
     names = [p.nic.name for p in planned if p.nic.name]
     for name in names:
         if names.count(name) > 1:
@@ -85,16 +86,16 @@ def reserved_nics(config: Config, reserved: Instance | None) -> list[PlannedNic]
 
 
 def _plan(
-    unit: AnyUnit,
+    config: Config,
     index: int,
     spec: Mapping[str, Any],
     instance_ip: str | None,
     reserved: Instance | None,
 ) -> PlannedNic:
     what = f"network interface {index}"
-    network = requested_network(unit.config, what, spec)
+    network = requested_network(config, what, spec)
     own = own_parameters(what, spec)
-    filled = fill.fill_nic(unit.config.cluster(), own)
+    filled = fill.fill_nic(config.cluster(), own)
     if network is None:
         require_mode(what, filled)
     ip = checked_address(what, spec.get("ip"), instance_ip, network)
@@ -104,12 +105,12 @@ def _plan(
             f"{what}: mode {NIC_MODE_ROUTED} needs an IP address", errors.ECODE_INVAL
         )
     nic = Nic(
-        mac=checked_mac(unit, what, spec.get("mac", VALUE_AUTO), network, reserved),
+        mac=checked_mac(config, what, spec.get("mac", VALUE_AUTO), network, reserved),
         ip=ip,
         name=devices.checked_name(what, spec.get("name")),
         network=None if network is None else network.uuid,
         nicparams=own,
-        uuid=unit.config.new_uuid(),
+        uuid=config.new_uuid(),
     )
     return PlannedNic(nic, filled)
 
@@ -172,7 +173,7 @@ def requested_network(config: Config, what: str, spec: Mapping[str, Any]) -> Net
 
 
 def settle(
-    unit: AnyUnit,
+    config: Config,
     planned: Iterable[PlannedNic],
     node: Node,
     *,
@@ -193,7 +194,7 @@ def settle(
     """
     return [
         settled(
-            unit,
+            config,
             f"network interface {index}",
             nic,
             node,
@@ -205,7 +206,7 @@ def settle(
 
 
 def settled(
-    unit: AnyUnit,
+    config: Config,
     what: str,
     planned: PlannedNic,
     node: Node,
@@ -218,12 +219,12 @@ def settled(
     :param what: the NIC, for error messages. The other parameters are those of :func:`settle`.
     """
     nic = planned.nic
-    group = unit.config.group(node.group)
+    group = config.group(node.group)
     if nic.network is None:
         if conflicts_check and nic.ip is not None:
-            _require_foreign(unit.config, what, nic.ip, group)
+            _require_foreign(config, what, nic.ip, group)
         return planned
-    network = unit.config.network(nic.network)
+    network = config.network(nic.network)
     connection = group.networks.get(network.uuid)
     if connection is None:
         raise errors.OpPrereqError(
@@ -231,7 +232,7 @@ def settled(
             f" {node.name}. Use 'gnt-network connect'.",
             errors.ECODE_INVAL,
         )
-    filled = fill.fill_nic(unit.config.cluster(), connection)
+    filled = fill.fill_nic(config.cluster(), connection)
     require_mode(what, filled)
     ip = nic.ip
     had = (
@@ -240,7 +241,7 @@ def settled(
         else ((reserved_nic.network, reserved_nic.ip) for reserved_nic in reserved.nics)
     )
     if (network.uuid, ip) not in had:
-        ip = _from_pool(unit, what, ip, network, conflicts_check=conflicts_check)
+        ip = _from_pool(config, what, ip, network, conflicts_check=conflicts_check)
     if filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
             f"{what}: network {network.name} is routed in node group {group.name} and needs an IP"
@@ -263,15 +264,15 @@ def _require_foreign(config: Config, what: str, ip: str, group: NodeGroup) -> No
 
 
 def _from_pool(
-    unit: AnyUnit, what: str, ip: str | None, network: Network, *, conflicts_check: bool
+    config: Config, what: str, ip: str | None, network: Network, *, conflicts_check: bool
 ) -> str | None:
     if ip is None:
         return None
     try:
         if ip == NIC_IP_POOL:
-            return unit.config.generate_ip(network.uuid)
+            return config.generate_ip(network.uuid)
         if net.is_ipv4(ip):
-            unit.config.reserve_ip(network.uuid, ip, external_ok=not conflicts_check)
+            config.reserve_ip(network.uuid, ip, external_ok=not conflicts_check)
         return ip
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
@@ -345,7 +346,7 @@ def checked_address(
 
 
 def checked_mac(
-    unit: AnyUnit,
+    config: Config,
     what: str,
     spec: Any,
     network: Network | None,
@@ -358,7 +359,7 @@ def checked_mac(
     """
     if spec in (None, VALUE_AUTO, VALUE_GENERATE):
         prefix = None if network is None else network.mac_prefix
-        return unit.config.generate_mac(prefix)
+        return config.generate_mac(prefix)
     mac = str(spec).lower().replace("-", ":")
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(
@@ -368,7 +369,7 @@ def checked_mac(
     if reserved is not None and mac in (nic.mac.lower() for nic in reserved.nics):
         return mac
     try:
-        unit.config.reserve_mac(mac)
+        config.reserve_mac(mac)
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
             f"{what}: MAC address {mac} is already in use", errors.ECODE_NOTUNIQUE

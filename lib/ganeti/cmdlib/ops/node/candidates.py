@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.objects import updated
 from ganeti.wire.calls import NODE_CRYPTO_TOKENS, NODE_DEMOTE_FROM_MC
@@ -80,28 +80,28 @@ def promote(config: Config, rpc: RpcRunner, node: Node) -> None:
         change.cluster.set_candidate_cert(node.uuid, digest)
 
 
-def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
+def fill_pool(ctx: Context, without: Collection[str] = ()) -> None:
     """Promote nodes until there are as many candidates as there should be.
 
     A node which does not answer is skipped with a warning.
 
     :param without: UUIDs of nodes which do not count and are not promoted.
     """
-    for node in unit.config.nodes():
-        data = unit.config.snapshot()
+    for node in ctx.config.nodes():
+        data = ctx.config.snapshot()
         if present_count(data, without) >= wanted_count(data, without):
             return
         if node.uuid in without or node.master_candidate or not eligible(node):
             continue
         try:
-            promote(unit.config, unit.rpc, node)
+            promote(ctx.config, ctx.rpc, node)
         except errors.RpcError as err:
-            unit.warn(f"node {node.name} could not become a master candidate: {err}")
+            ctx.log.warn(f"node {node.name} could not become a master candidate: {err}")
             continue
-        unit.info(f"node {node.name} is now a master candidate")
+        ctx.log.info(f"node {node.name} is now a master candidate")
 
 
-def give_up(unit: AnyUnit, *nodes: Node) -> None:
+def give_up(rpc: RpcRunner, log: JobLog, *nodes: Node) -> None:
     """Let nodes which are not candidates remove their copies of configuration and jobs.
 
     The configuration has to be changed before. A failure is a warning: the node refuses to act on
@@ -110,39 +110,39 @@ def give_up(unit: AnyUnit, *nodes: Node) -> None:
     online = {node.uuid: node.name for node in nodes if not node.offline}
     if not online:
         return
-    for uuid, answer in unit.rpc.call_many(NODE_DEMOTE_FROM_MC, list(online)).items():
+    for uuid, answer in rpc.call_many(NODE_DEMOTE_FROM_MC, list(online)).items():
         if answer.failure is not None:
-            unit.warn(
+            log.warn(
                 f"node {online[uuid]} keeps old copies of configuration and jobs:"
                 f" {why(answer.failure)}. 'gnt-cluster redist-conf' removes them."
             )
 
 
-def demote(unit: AnyUnit, node: Node) -> None:
+def demote(ctx: Context, node: Node) -> None:
     """Make a master candidate a regular node."""
-    with unit.config.transaction() as change:
+    with ctx.config.transaction() as change:
         change.nodes.update(updated(node, master_candidate=False))
-    give_up(unit, node)
+    give_up(ctx.rpc, ctx.log, node)
 
 
-def keep_pool_size(unit: AnyUnit) -> None:
+def keep_pool_size(ctx: Context) -> None:
     """Promote or demote nodes after a change of ``candidate_pool_size``.
 
     The master is never demoted; of the other candidates those with the last names are demoted. The
     caller holds the locks of all nodes.
     """
-    before = unit.config.master_candidates()
-    fill_pool(unit)
-    _shrink_pool(unit)
-    if unit.config.master_candidates() != before:
-        ssh_keys.distribute(unit)
+    before = ctx.config.master_candidates()
+    fill_pool(ctx)
+    _shrink_pool(ctx)
+    if ctx.config.master_candidates() != before:
+        ssh_keys.distribute(ctx)
 
 
-def _shrink_pool(unit: AnyUnit) -> None:
-    for node in reversed(unit.config.nodes()):
-        data = unit.config.snapshot()
+def _shrink_pool(ctx: Context) -> None:
+    for node in reversed(ctx.config.nodes()):
+        data = ctx.config.snapshot()
         if present_count(data) <= data.cluster.candidate_pool_size:
             return
         if node.uuid != data.cluster.master_node and node.master_candidate and eligible(node):
-            demote(unit, node)
-            unit.info(f"node {node.name} is no longer a master candidate")
+            demote(ctx, node)
+            ctx.log.info(f"node {node.name} is no longer a master candidate")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import AnyUnit, Context, why
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.objects import Instance, Node, fill
 from ganeti.wire.calls import ALL_INSTANCES_INFO, INSTANCE_SHUTDOWN
@@ -42,7 +42,7 @@ def _known(config: Config) -> dict[str, Instance]:
     return {instance.name: instance for instance in config.instances()}
 
 
-def require_none(unit: AnyUnit, node: Node, *, force: bool) -> None:
+def require_none(ctx: Context, node: Node, *, force: bool) -> None:
     """Check before a node is marked offline that it runs no instance.
 
     A node which does not answer is what the mark is for.
@@ -51,10 +51,10 @@ def require_none(unit: AnyUnit, node: Node, *, force: bool) -> None:
     :raises errors.OpPrereqError: it runs instances.
     """
     try:
-        known = _known(unit.config)
-        running = [name for name in running_on(unit.config, unit.rpc, node) if name in known]
+        known = _known(ctx.config)
+        running = [name for name in running_on(ctx.config, ctx.rpc, node) if name in known]
     except errors.RpcError as err:
-        unit.info(f"node {node.name} does not tell which instances it runs: {why(err)}")
+        ctx.log.info(f"node {node.name} does not tell which instances it runs: {why(err)}")
         return
     if not running:
         return
@@ -63,7 +63,7 @@ def require_none(unit: AnyUnit, node: Node, *, force: bool) -> None:
         " failed over, each of them runs twice, and the writes of one of its guests are lost"
     )
     if force:
-        unit.warn(text, hint="Switch the machine off before you fail them over.")
+        ctx.log.warn(text, hint="Switch the machine off before you fail them over.")
         return
     raise errors.OpPrereqError(
         f"{text}. Move them away with 'gnt-node migrate {node.name}', or switch the machine off."
@@ -72,15 +72,15 @@ def require_none(unit: AnyUnit, node: Node, *, force: bool) -> None:
     )
 
 
-def require_none_misplaced(unit: AnyUnit, node: Node) -> None:
+def require_none_misplaced(ctx: Context, node: Node) -> None:
     """Check that a node which is added again has no guests of other nodes.
 
     :raises errors.OpPrereqError: it has, or it does not tell.
     """
-    misplaced(unit, node, force=False, way="stop them there, and repeat the command")
+    misplaced(ctx, node, force=False, way="stop them there, and repeat the command")
 
 
-def misplaced(unit: AnyUnit, node: Node, *, force: bool, way: str = "") -> list[Instance]:
+def misplaced(ctx: Context, node: Node, *, force: bool, way: str = "") -> list[Instance]:
     """Find the guests on a returning node which the configuration places on other nodes.
 
     :param force: the caller stops them (:func:`stop`); and a node which does not tell its guests
@@ -90,7 +90,7 @@ def misplaced(unit: AnyUnit, node: Node, *, force: bool, way: str = "") -> list[
     :raises errors.OpPrereqError: there are such guests, or the node does not tell.
     """
     try:
-        names = running_on(unit.config, unit.rpc, node)
+        names = running_on(ctx.config, ctx.rpc, node)
     except errors.RpcError as err:
         text = f"node {node.name} does not tell which instances it runs: {why(err)}"
         if not force:
@@ -98,12 +98,12 @@ def misplaced(unit: AnyUnit, node: Node, *, force: bool, way: str = "") -> list[
                 f"{text}. It may run instances which now belong to other nodes.",
                 errors.ECODE_ENVIRON,
             ) from err
-        unit.warn(text)
+        ctx.log.warn(text)
         return []
-    known = _known(unit.config)
+    known = _known(ctx.config)
     foreign = [name for name in names if name not in known]
     if foreign:
-        unit.warn(
+        ctx.log.warn(
             f"node {node.name} runs instances which are not in the configuration:"
             f" {', '.join(foreign)}",
             hint="Stop them on that node by hand.",
@@ -113,7 +113,7 @@ def misplaced(unit: AnyUnit, node: Node, *, force: bool, way: str = "") -> list[
     ]
     if found and not force:
         placed = ", ".join(
-            f"{instance.name} (belongs to node {unit.config.node(instance.primary_node).name})"
+            f"{instance.name} (belongs to node {ctx.config.node(instance.primary_node).name})"
             for instance in found
         )
         way = way or (
@@ -150,17 +150,17 @@ def stop(unit: AnyUnit, node: Node, instances: list[Instance]) -> None:
             ) from answer.failure
 
 
-def release_disks(unit: AnyUnit, node: Node, instances: list[Instance]) -> None:
+def release_disks(ctx: Context, node: Node, instances: list[Instance]) -> None:
     """Deactivate the disks of stopped guests on a node which is online again; failures are
     warnings."""
     for instance in instances:
         try:
-            shutdown_disks(unit.config, unit.rpc, instance, node.uuid)
+            shutdown_disks(ctx.config, ctx.rpc, instance, node.uuid)
         except errors.OpExecError as err:
-            unit.warn(str(err), hint=f"Deactivate them on node {node.name} by hand.")
-    mirrored = [one.name for one in instances if node.uuid in unit.config.instance_nodes(one)]
+            ctx.log.warn(str(err), hint=f"Deactivate them on node {node.name} by hand.")
+    mirrored = [one.name for one in instances if node.uuid in ctx.config.instance_nodes(one)]
     if mirrored:
-        unit.info(
+        ctx.log.info(
             f"the replicas on node {node.name} of the disks of {', '.join(mirrored)} are inactive."
             " 'gnt-cluster verify-disks' activates them; where both sides were written to, make the"
             " replicas again with 'gnt-instance replace-disks --on-secondary'"

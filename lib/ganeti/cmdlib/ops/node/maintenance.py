@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.base import JobLog
 from ganeti.constants import disk as disk_c
 from ganeti.constants import job as job_c
 from ganeti.objects import Instance, Maintenance, Node, disk_templates, updated
@@ -184,13 +184,12 @@ def recorded(
     )
 
 
-def returns(unit: AnyUnit, node: Node, mark: Maintenance) -> list[Return]:
+def returns(config: Config, log: JobLog, node: Node, mark: Maintenance) -> list[Return]:
     """Find what is missing on a node which had it before its maintenance.
 
     An instance which was removed meanwhile, or whose disks cannot be moved any more, is left out,
     the latter with a warning.
     """
-    config = unit.config
     known = config.snapshot().instances
     found: list[Return] = []
     for uuid in union(mark.primaries, mark.secondaries):
@@ -208,7 +207,7 @@ def returns(unit: AnyUnit, node: Node, mark: Maintenance) -> list[Return]:
         elif template in disk_templates.INT_MIRRORED:
             found.append(_of(instance, _mirrored(instance, nodes, node, as_primary)))
         else:
-            unit.warn(
+            log.warn(
                 f"instance {instance.name} stays on node {config.node(nodes[0]).name}, because its"
                 f" disks ({template}) cannot be moved any more"
             )

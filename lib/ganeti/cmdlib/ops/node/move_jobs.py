@@ -122,7 +122,9 @@ class MoveJobs:
             self.mode,
             ignore_soft_errors=self.ignore_soft_errors,
         )
-        moves = placement.ask_allocator(unit, self.allocator, unit.config.snapshot(), request)
+        moves = placement.ask_allocator(
+            unit.rpc, unit.log, self.allocator, unit.config.snapshot(), request
+        )
         if moves.failed:
             stuck = [f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed]
             movable = [f"{name} (to {', '.join(nodes)})" for name, _group, nodes in moves.moved]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import replicas
 from ganeti.cmdlib.ops.liveness import oob
 from ganeti.cmdlib.ops.placement import allocator as placement
@@ -40,7 +40,7 @@ _ASK_S = 1.0
 
 
 def fence(
-    unit: AnyUnit,
+    ctx: Context,
     node: Node,
     *,
     sleep: Callable[[float], None] = time.sleep,
@@ -51,14 +51,14 @@ def fence(
     :returns: the node, with the record by which it is left behind.
     :raises errors.OpExecError: it is not certain.
     """
-    program = oob.program_of(unit.config, node)
+    program = oob.program_of(ctx.config, node)
     if program:
         try:
-            _switch_off(unit.config, unit.rpc, node, program)
+            _switch_off(ctx.config, ctx.rpc, node, program)
         except errors.OpExecError as err:
             if not node.restarts_itself():
                 raise
-            unit.warn(f"node {node.name}: {err}; waiting for its watchdog instead")
+            ctx.log.warn(f"node {node.name}: {err}; waiting for its watchdog instead")
         else:
             return node
     if not node.restarts_itself():
@@ -69,11 +69,11 @@ def fence(
             f"{because}, so that it is not known whether its guests still run. Set the node"
             " parameter oob_program, or use 'gnt-cluster modify --node-watchdog=yes'"
         )
-    return _wait_for_watchdog(unit, node, sleep, monotonic)
+    return _wait_for_watchdog(ctx, node, sleep, monotonic)
 
 
 def _wait_for_watchdog(
-    unit: AnyUnit,
+    ctx: Context,
     node: Node,
     sleep: Callable[[float], None],
     monotonic: Callable[[], float],
@@ -87,22 +87,22 @@ def _wait_for_watchdog(
     if promise.left_at is None:
         promise = dataclasses.replace(promise, left_at=clock.now())
     try:
-        node = _record(unit.config, node, promise)
+        node = _record(ctx.config, node, promise)
         # The time runs from here: a majority of the candidates has the record.
-        unit.config.require_committed()
+        ctx.config.require_committed()
     except errors.ConfigurationError as err:
         raise errors.OpExecError(f"it cannot be recorded that it is left behind: {err}") from err
     begin = monotonic()
     end = begin + node_watchdog_c.certain_s(promise.timeout_s)
-    unit.info(
+    ctx.log.info(
         f"node {node.name} gets no leave to feed its watchdog any more; it has restarted in"
         f" {end - begin:.0f} s"
     )
     while (left_s := end - monotonic()) > 0:
         sleep(min(_ASK_S, left_s))
-        failure = unit.rpc.call(_QUESTION, node.uuid).failure
+        failure = ctx.rpc.call(_QUESTION, node.uuid).failure
         if not is_gone(failure):
-            _record(unit.config, node, dataclasses.replace(promise, left_at=None))
+            _record(ctx.config, node, dataclasses.replace(promise, left_at=None))
             raise errors.OpExecError("it answers again, so that it is not left behind")
     return node
 

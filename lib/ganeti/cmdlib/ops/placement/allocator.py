@@ -14,9 +14,10 @@ from ganeti.constants.instance import IALLOC_HAIL, IALLOCATOR_DEFAULT_SHORTCUT
 from ganeti.objects import fill
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.cmdlib.base import JobLog
     from ganeti.config import Config
     from ganeti.objects import ConfigData
+    from ganeti.rpc import RpcRunner
 
 T = TypeVar("T")
 
@@ -95,7 +96,8 @@ def candidates(
 
 
 def ask_allocator(
-    unit: AnyUnit,
+    rpc: RpcRunner,
+    log: JobLog,
     name: str,
     config: ConfigData,
     request: allocator.AllocationRequest[T],
@@ -117,8 +119,8 @@ def ask_allocator(
     """
     try:
         return allocator.ask(
-            unit.rpc, config, name, request,
-            (lambda text: unit.info(f"nodes which were looked at:\n{text}")) if explain else None,
+            rpc, config, name, request,
+            (lambda text: log.info(f"nodes which were looked at:\n{text}")) if explain else None,
             on_live,
         )  # fmt: skip
     except errors.NoPlacement as err:

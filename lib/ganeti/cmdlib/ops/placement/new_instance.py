@@ -185,7 +185,8 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         )
         name = self.allocator or ""
         chosen = placement.ask_allocator(
-            self,
+            self.rpc,
+            self.log,
             name,
             config,
             request,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import JobLog, why
 from ganeti.cmdlib.ops.transfer.keys import LOCAL_VALIDITY_S, TransferKey, keys_of
 from ganeti.constants import net as net_c
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
@@ -29,6 +29,7 @@ from ganeti.wire.calls import backup as calls
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Instance, Node
+    from ganeti.rpc import RpcRunner
 
 EXPORT, IMPORT = "export", "import"
 
@@ -130,17 +131,19 @@ def uses_ipv6(config: Config) -> bool:
     return config.cluster().primary_ip_family == net_c.IP6_FAMILY
 
 
-def copy_disks(unit: AnyUnit, pairs: Sequence[tuple[TransferEnd, TransferEnd]]) -> list[bool]:
+def copy_disks(
+    rpc: RpcRunner, log: JobLog, pairs: Sequence[tuple[TransferEnd, TransferEnd]]
+) -> list[bool]:
     """Copy disks inside the cluster; failures of a transfer are warnings.
 
     :returns: for each pair whether the disk was copied completely.
     :raises errors.OpExecError: a node cannot make a key; nothing was copied.
     """
     ends = [end for both in pairs for end in both]
-    with keys_of(unit, [end.node for end in ends], LOCAL_VALIDITY_S) as keys:
+    with keys_of(rpc, log, [end.node for end in ends], LOCAL_VALIDITY_S) as keys:
         for receiver, sender in pairs:
             _introduce(receiver, sender, keys)
-        return _copy(unit, pairs)
+        return _copy(rpc, log, pairs)
 
 
 def _introduce(receiver: TransferEnd, sender: TransferEnd, keys: Mapping[str, TransferKey]) -> None:
@@ -153,21 +156,23 @@ def _introduce(receiver: TransferEnd, sender: TransferEnd, keys: Mapping[str, Tr
         )
 
 
-def _copy(unit: AnyUnit, pairs: Sequence[tuple[TransferEnd, TransferEnd]]) -> list[bool]:
+def _copy(
+    rpc: RpcRunner, log: JobLog, pairs: Sequence[tuple[TransferEnd, TransferEnd]]
+) -> list[bool]:
     for receiver, sender in pairs:
-        unit.feedback(f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
+        log.feedback(f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
 
     def listening(receiver: TransferEnd) -> list[TransferEnd]:
         assert receiver.partner is not None and receiver.status is not None
-        unit.feedback(f"{receiver.label} is now listening, starting export")
+        log.feedback(f"{receiver.label} is now listening, starting export")
         receiver.partner.port = receiver.status.listen_port or 0
         return [receiver.partner]
 
-    run(unit, [receiver for receiver, _sender in pairs], on_listening=listening)
-    return [_complete(unit, receiver, sender) for receiver, sender in pairs]
+    run(rpc, log, [receiver for receiver, _sender in pairs], on_listening=listening)
+    return [_complete(log, receiver, sender) for receiver, sender in pairs]
 
 
-def _complete(unit: AnyUnit, receiver: TransferEnd, sender: TransferEnd) -> bool:
+def _complete(log: JobLog, receiver: TransferEnd, sender: TransferEnd) -> bool:
     """Return True if both ends succeeded, and have counted the same number of bytes."""
     if not (receiver.ok and sender.ok):
         return False
@@ -175,12 +180,13 @@ def _complete(unit: AnyUnit, receiver: TransferEnd, sender: TransferEnd) -> bool
         end.status.progress_mbytes if end.status is not None else None for end in (sender, receiver)
     )
     if sent != received:
-        unit.warn(f"{receiver.label}: {sent} MiB were sent, but {received} MiB were received")
+        log.warn(f"{receiver.label}: {sent} MiB were sent, but {received} MiB were received")
     return sent == received
 
 
 def run(
-    unit: AnyUnit,
+    rpc: RpcRunner,
+    log: JobLog,
     ends: Sequence[TransferEnd],
     *,
     on_listening: Callable[[TransferEnd], list[TransferEnd]] | None = None,
@@ -194,19 +200,19 @@ def run(
     """
     started: list[TransferEnd] = []
     try:
-        _start(unit, ends, started, now())
+        _start(rpc, log, ends, started, now())
         delay_s = POLL_MIN_S
         while any(not end.done for end in started):
             sleep(delay_s)
             delay_s = min(delay_s * POLL_FACTOR, POLL_MAX_S)
-            _poll(unit, started, now())
+            _poll(rpc, log, started, now())
             for end in list(started):
                 if _newly(end, "listening", _listens(end)) and on_listening is not None:
-                    _start(unit, on_listening(end), started, now())
+                    _start(rpc, log, on_listening(end), started, now())
                     delay_s = POLL_MIN_S
-                _report(unit, end, now())
+                _report(rpc, log, end, now())
     finally:
-        _forget(unit, started)
+        _forget(rpc, log, started)
 
 
 def _listens(end: TransferEnd) -> bool:
@@ -222,15 +228,19 @@ def _newly(end: TransferEnd, event: str, happened: bool) -> bool:
 
 
 def _start(
-    unit: AnyUnit, ends: Sequence[TransferEnd], started: list[TransferEnd], now_s: float
+    rpc: RpcRunner,
+    log: JobLog,
+    ends: Sequence[TransferEnd],
+    started: list[TransferEnd],
+    now_s: float,
 ) -> None:
     for end in ends:
         end.answered_at = end.progress_at = now_s
         common = {"options": end.options, "instance": end.instance, "component": end.label}
         if end.mode == IMPORT:
-            answer = unit.rpc.call(calls.IMPORT_START, end.node.uuid, target=end.io, **common)
+            answer = rpc.call(calls.IMPORT_START, end.node.uuid, target=end.io, **common)
         else:
-            answer = unit.rpc.call(
+            answer = rpc.call(
                 calls.EXPORT_START,
                 end.node.uuid,
                 host=end.host,
@@ -240,34 +250,34 @@ def _start(
             )
         started.append(end)
         if answer.failure is not None:
-            _fail(unit, end, f"cannot be started: {why(answer.failure)}")
+            _fail(rpc, log, end, f"cannot be started: {why(answer.failure)}")
         else:
             end.name = answer.data
 
 
-def _poll(unit: AnyUnit, ends: Sequence[TransferEnd], now_s: float) -> None:
+def _poll(rpc: RpcRunner, log: JobLog, ends: Sequence[TransferEnd], now_s: float) -> None:
     """Ask the nodes for the state of the ends which are not done."""
     by_node: dict[str, list[TransferEnd]] = {}
     for end in ends:
         if not end.done:
             by_node.setdefault(end.node.uuid, []).append(end)
     for uuid, mine in by_node.items():
-        answer = unit.rpc.call(calls.IMPEXP_STATUS, uuid, names=[end.name for end in mine])
+        answer = rpc.call(calls.IMPEXP_STATUS, uuid, names=[end.name for end in mine])
         if answer.failure is not None:
             for end in mine:
                 if now_s - end.answered_at > UNRESPONSIVE_S:
                     end.unknown = True
-                    _fail(unit, end, f"the node does not answer: {why(answer.failure)}")
+                    _fail(rpc, log, end, f"the node does not answer: {why(answer.failure)}")
             continue
         for end, status in zip(mine, answer.data, strict=True):
             if status is not None:
                 end.answered_at, end.status = now_s, status
             elif now_s - end.answered_at > UNRESPONSIVE_S:
                 end.unknown = True
-                _fail(unit, end, "the node does not know the transfer any more")
+                _fail(rpc, log, end, "the node does not know the transfer any more")
 
 
-def _report(unit: AnyUnit, end: TransferEnd, now_s: float) -> None:
+def _report(rpc: RpcRunner, log: JobLog, end: TransferEnd, now_s: float) -> None:
     """Write new events of an end to the job log; note when it is done."""
     status = end.status
     if end.done or status is None:
@@ -276,20 +286,20 @@ def _report(unit: AnyUnit, end: TransferEnd, now_s: float) -> None:
     if status.exit_status is not None:
         if status.exit_status == 0:
             end.done = True
-            unit.feedback(f"{end.label} finished {verb} data")
+            log.feedback(f"{end.label} finished {verb} data")
         else:
             # The last lines of output mostly name the reason.
             output = "; ".join(line for line in (status.recent_output or ())[-5:] if line.strip())
             details = f" ({output})" if output else ""
-            _fail(unit, end, f"{status.error_message or 'no reason given'}{details}")
+            _fail(rpc, log, end, f"{status.error_message or 'no reason given'}{details}")
         return
     if end.mode == EXPORT and _newly(end, "connected", bool(status.connected)):
-        unit.feedback(f"{end.label} is sending data on {end.node.name}")
+        log.feedback(f"{end.label} is sending data on {end.node.name}")
         end.progress_at = now_s
     if end.mode == EXPORT or end.partner is None:
         if status.progress_mbytes is not None and now_s - end.progress_at >= REPORT_EVERY_S:
             end.progress_at = now_s
-            unit.feedback(f"{end.label}: {progress_text(status)}")
+            log.feedback(f"{end.label}: {progress_text(status)}")
 
 
 def progress_text(status: ImportExportStatus) -> str:
@@ -304,28 +314,28 @@ def progress_text(status: ImportExportStatus) -> str:
     return ", ".join(parts)
 
 
-def _fail(unit: AnyUnit, end: TransferEnd, problem: str) -> None:
+def _fail(rpc: RpcRunner, log: JobLog, end: TransferEnd, problem: str) -> None:
     if end.done:
         return
     end.done, end.problem = True, problem
     verb = "sent" if end.mode == EXPORT else "received"
-    unit.warn(f"{end.label} could not be {verb} on node {end.node.name}: {problem}")
+    log.warn(f"{end.label} could not be {verb} on node {end.node.name}: {problem}")
     partner = end.partner
     if partner is None or partner.done:
         return
     # The partner would wait in vain. If it has not started, there is nothing to stop.
     if partner.name:
-        unit.rpc.call(calls.IMPEXP_ABORT, partner.node.uuid, name=partner.name)
+        rpc.call(calls.IMPEXP_ABORT, partner.node.uuid, name=partner.name)
     else:
         partner.done, partner.problem = True, "the other end failed"
 
 
-def _forget(unit: AnyUnit, ends: Sequence[TransferEnd]) -> None:
+def _forget(rpc: RpcRunner, log: JobLog, ends: Sequence[TransferEnd]) -> None:
     for end in ends:
         if end.name:
-            answer = unit.rpc.call(calls.IMPEXP_CLEANUP, end.node.uuid, name=end.name)
+            answer = rpc.call(calls.IMPEXP_CLEANUP, end.node.uuid, name=end.name)
             if answer.failure is not None:
-                unit.warn(
+                log.warn(
                     f"transfer {end.name} stays on node {end.node.name}: {why(answer.failure)}"
                 )
 

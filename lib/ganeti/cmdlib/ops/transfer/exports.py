@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ def nodes_with_export(config: Config, rpc: RpcRunner, name: str) -> tuple[list[s
     return having, unresponsive
 
 
-def remove_unfinished(unit: AnyUnit, name: str) -> None:
+def remove_unfinished(ctx: Context, name: str) -> None:
     """Remove what interrupted exports have left, from all nodes which are not marked offline.
 
     A node which does not answer is asked again by the next export.
 
     :param name: name of the export, which is the name of its instance.
     """
-    nodes = [node.uuid for node in unit.config.nodes() if not node.offline]
-    answers = unit.rpc.call_many(calls.EXPORT_REMOVE, nodes, export=f"{name}{calls.UNFINISHED}")
+    nodes = [node.uuid for node in ctx.config.nodes() if not node.offline]
+    answers = ctx.rpc.call_many(calls.EXPORT_REMOVE, nodes, export=f"{name}{calls.UNFINISHED}")
     for answer in answers.values():
         if answer.failure is not None:
-            unit.warn(
+            ctx.log.warn(
                 f"what an interrupted export of {name} may have left on node {answer.node_name}"
                 f" could not be removed: {why(answer.failure)}"
             )

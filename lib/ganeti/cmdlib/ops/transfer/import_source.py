@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import AnyUnit, Context, JobLog, LuContext, why
 from ganeti.cmdlib.ops.params import new_instance
 from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, signed
 from ganeti.cmdlib.ops.transfer.export_description import ExportedInstance
@@ -56,7 +56,7 @@ class ImportSource(Protocol):
         """Hook variables about the source, without prefix."""
 
 
-def prepare(unit: AnyUnit, op: OpInstanceCreate) -> tuple[ImportSource | None, OpInstanceCreate]:
+def prepare(ctx: Context, op: OpInstanceCreate) -> tuple[ImportSource | None, OpInstanceCreate]:
     """Find the source of an instance to be imported.
 
     :returns: the source, None when the instance is created without import; and the opcode with the
@@ -65,12 +65,12 @@ def prepare(unit: AnyUnit, op: OpInstanceCreate) -> tuple[ImportSource | None, O
     """
     if op.mode == CREATE:
         return None, op
-    disk_copy.require_compression(unit.config, op.compress)
+    disk_copy.require_compression(ctx.config, op.compress)
     if op.no_install:
-        unit.info("the parameter no_install is ignored, because the disks are imported")
+        ctx.log.info("the parameter no_install is ignored, because the disks are imported")
     # The variant was accepted when the exported instance was installed.
     op = op.replace(no_install=False, force_variant=True)
-    return _prepare_local(unit, op) if op.mode == IMPORT else (_prepare_remote(op), op)
+    return _prepare_local(ctx, op) if op.mode == IMPORT else (_prepare_remote(op), op)
 
 
 # -- from an export in this cluster --------------------------------------------------------------
@@ -110,7 +110,7 @@ class LocalImport:
             )
             if dump is not None
         ]
-        arrived = disk_copy.copy_disks(unit, pairs)
+        arrived = disk_copy.copy_disks(unit.rpc, unit.log, pairs)
         _require_all(
             instance,
             [receiver.label for (receiver, _), ok in zip(pairs, arrived, strict=True) if not ok],
@@ -168,16 +168,16 @@ def _rename(unit: AnyUnit, instance: Instance, old_name: str) -> None:
         )
 
 
-def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> tuple[LocalImport, OpInstanceCreate]:
-    node, path = _find(unit.config, unit.rpc, op)
-    answer = unit.rpc.call(calls.EXPORT_INFO, node.uuid, path=path)
+def _prepare_local(ctx: Context, op: OpInstanceCreate) -> tuple[LocalImport, OpInstanceCreate]:
+    node, path = _find(ctx.config, ctx.rpc, op)
+    answer = ctx.rpc.call(calls.EXPORT_INFO, node.uuid, path=path)
     if answer.failure is not None:
         raise errors.OpPrereqError(
             f"export {path} on node {node.name} cannot be used: {why(answer.failure)}",
             errors.ECODE_ENVIRON,
         ) from answer.failure
-    found = export_description.parse(answer.data, unit.warn)
-    op = _completed_op(unit, op, found)
+    found = export_description.parse(answer.data, ctx.log.warn)
+    op = _completed_op(ctx.config, ctx.log, op, found)
     dumps = tuple(disk.dump for disk in found.disks) if op.disk_template != DISKLESS else ()
     return LocalImport(node, path, found.name, dumps, answer.data), op
 
@@ -208,9 +208,11 @@ def _find(config: Config, rpc: RpcRunner, op: OpInstanceCreate) -> tuple[Node, s
     return config.node(having[0]), absolute
 
 
-def _completed_op(unit: AnyUnit, op: OpInstanceCreate, found: ExportedInstance) -> OpInstanceCreate:
+def _completed_op(
+    config: Config, log: JobLog, op: OpInstanceCreate, found: ExportedInstance
+) -> OpInstanceCreate:
     """Return the opcode with the parameters of the export where no others are given."""
-    cluster = unit.config.cluster()
+    cluster = config.cluster()
     op = new_instance.completed_op(op, found)
     op = op.replace(disk_template=op.disk_template or found.disk_template)
     op = op.replace(disks=_disk_specs(op, found))
@@ -220,12 +222,12 @@ def _completed_op(unit: AnyUnit, op: OpInstanceCreate, found: ExportedInstance) 
     if hypervisor == found.hypervisor:
         op = op.replace(hvparams={**found.hvparams, **op.hvparams})
     elif found.hypervisor is not None:
-        unit.info(
+        log.info(
             f"the hypervisor parameters of the export are ignored, because they are for"
             f" {found.hypervisor} and not for {hypervisor}"
         )
     if not op.nics:
-        op = op.replace(nics=[_nic(unit, op, found, dict(nic)) for nic in found.nics])
+        op = op.replace(nics=[_nic(config, log, op, found, dict(nic)) for nic in found.nics])
     return _without_defaults(op, cluster, hypervisor) if op.identify_defaults else op
 
 
@@ -263,7 +265,7 @@ def _disk_specs(op: OpInstanceCreate, found: ExportedInstance) -> list[dict[str,
 
 
 def _nic(
-    unit: AnyUnit, op: OpInstanceCreate, found: ExportedInstance, nic: dict[str, str]
+    config: Config, log: JobLog, op: OpInstanceCreate, found: ExportedInstance, nic: dict[str, str]
 ) -> dict[str, str]:
     """Make the spec of a NIC of the export; an instance with a new name gets a new MAC address."""
     if op.instance_name != found.name:
@@ -271,9 +273,9 @@ def _nic(
     network = nic.get("network")
     if network is not None:
         try:
-            unit.config.expand_network(network)
+            config.expand_network(network)
         except errors.OpPrereqError:
-            unit.warn(
+            log.warn(
                 f"network {network} of the export does not exist in this cluster, so it is ignored"
             )
             del nic["network"]
@@ -315,7 +317,7 @@ class RemoteImport:
         """Start the imports, publish their addresses in the job log, and wait until all end."""
         secret = handshake.domain_secret()
         primary = unit.config.node(instance.primary_node)
-        with keys_of(unit, [primary], handshake.CERT_VALIDITY_S) as keys:
+        with keys_of(unit.rpc, unit.log, [primary], handshake.CERT_VALIDITY_S) as keys:
             key = keys[primary.uuid]
             ends = [
                 disk_copy.TransferEnd(
@@ -340,10 +342,10 @@ class RemoteImport:
             def listening(end: disk_copy.TransferEnd) -> list[disk_copy.TransferEnd]:
                 waiting.discard(end)
                 if not waiting:
-                    _announce(unit, secret, primary, key.certificate, ends)
+                    _announce(unit.ctx, secret, primary, key.certificate, ends)
                 return []
 
-            disk_copy.run(unit, ends, on_listening=listening)
+            disk_copy.run(unit.rpc, unit.log, ends, on_listening=listening)
         failed = [end for end in ends if not end.ok]
         if failed and all(end.unknown for end in failed):
             # One end which is known to have failed would have kept the source from its removal.
@@ -363,7 +365,7 @@ class RemoteImport:
 
 
 def _announce(
-    unit: AnyUnit, secret: str, node: Node, certificate: str, ends: list[disk_copy.TransferEnd]
+    ctx: LuContext, secret: str, node: Node, certificate: str, ends: list[disk_copy.TransferEnd]
 ) -> None:
     """Write the signed addresses of the imports to the job log, for the third party."""
     disks = []
@@ -371,7 +373,7 @@ def _announce(
         assert end.status is not None
         port, magic = end.status.listen_port or 0, end.options.magic or ""
         disks.append(handshake.signed_disk(secret, index, node.primary_ip, port, magic))
-    unit.ctx.callbacks.feedback(
+    ctx.callbacks.feedback(
         LOG_REMOTE_IMPORT,
         {
             "disks": disks,

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import JobLog, why
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
     from ganeti.objects import Node
+    from ganeti.rpc import RpcRunner
 
 #: Validity in seconds of the keys for a transfer inside the cluster, which begins at once. Nodes
 #: whose clocks are wrong by days shall accept them.
@@ -39,7 +40,7 @@ class TransferKey(NamedTuple):
 
 @contextlib.contextmanager
 def keys_of(
-    unit: AnyUnit, nodes: Sequence[Node], validity_s: int
+    rpc: RpcRunner, log: JobLog, nodes: Sequence[Node], validity_s: int
 ) -> Iterator[Mapping[str, TransferKey]]:
     """Make a key on each node, and remove the keys at the end of the block.
 
@@ -51,7 +52,7 @@ def keys_of(
     by_uuid = {node.uuid: node for node in nodes}
     made: dict[str, TransferKey] = {}
     try:
-        answers = unit.rpc.call_many(calls.X509_CERT_CREATE, by_uuid, validity_s=validity_s)
+        answers = rpc.call_many(calls.X509_CERT_CREATE, by_uuid, validity_s=validity_s)
         for uuid, answer in answers.items():
             if answer.failure is None:
                 made[uuid] = TransferKey(*answer.data)
@@ -63,19 +64,21 @@ def keys_of(
                 ) from answer.failure
         yield made
     finally:
-        _remove(unit, by_uuid, made)
+        _remove(rpc, log, by_uuid, made)
 
 
-def _remove(unit: AnyUnit, nodes: Mapping[str, Node], made: Mapping[str, TransferKey]) -> None:
+def _remove(
+    rpc: RpcRunner, log: JobLog, nodes: Mapping[str, Node], made: Mapping[str, TransferKey]
+) -> None:
     if not made:
         return
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         calls.X509_CERT_REMOVE,
         made,
         per_node={uuid: {"name": key.name} for uuid, key in made.items()},
     )
     for uuid, answer in answers.items():
         if answer.failure is not None:
-            unit.warn(
+            log.warn(
                 f"key {made[uuid].name} stays on node {nodes[uuid].name}: {why(answer.failure)}"
             )

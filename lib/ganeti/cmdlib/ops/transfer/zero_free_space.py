@@ -16,7 +16,7 @@ from ganeti.cmdlib.ops.guest import helper
 from ganeti.constants import metad as const
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import Instance, Node
     from ganeti.opcodes.backup import OpBackupExport
 
@@ -41,7 +41,7 @@ def check_arguments(op: OpBackupExport) -> None:
 
 
 def plan(
-    unit: AnyUnit, op: OpBackupExport, instance: Instance, node: Node, *, running: bool
+    config: Config, op: OpBackupExport, instance: Instance, node: Node, *, running: bool
 ) -> helper.HelperTask | None:
     """Plan the work of the helper guest; None when no free space is to be overwritten.
 
@@ -57,19 +57,19 @@ def plan(
             " shut down",
             errors.ECODE_STATE,
         )
-    cluster = unit.config.cluster()
+    cluster = config.cluster()
     if not cluster.zeroing_image:
         raise errors.OpPrereqError(
             "the cluster has no helper image for overwriting free space. Name one with 'gnt-cluster"
             " modify --zeroing-image'.",
             errors.ECODE_STATE,
         )
-    size_mib = sum(disk.size for disk in unit.config.instance_disks(instance))
+    size_mib = sum(disk.size for disk in config.instance_disks(instance))
     if not size_mib:
         raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
     nic, talks = None, True
     if cluster.instance_communication_network:
-        nic = helper.plan_nic(unit, instance.name, node, instance.nics)
+        nic = helper.plan_nic(config, instance.name, node, instance.nics)
     else:
         talks = any((nic.name or "").startswith(const.NIC_PREFIX) for nic in instance.nics)
     fixed_s = (

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import LuContext, why
 from ganeti.cmdlib.ops.verify.storage import lost_volumes
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
@@ -89,7 +89,7 @@ def is_enabled(config: Config, group: NodeGroup) -> bool:
     return TAG in group.tags or TAG in config.cluster().tags
 
 
-def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyType({})) -> None:
+def run(ctx: LuContext, group: NodeGroup, gone: Mapping[str, str] = MappingProxyType({})) -> None:
     """Check the volume groups of a node group, and submit a repair job if :func:`decide` says so.
 
     Incomplete volume groups are reported as warnings in the log of the job.
@@ -97,13 +97,13 @@ def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyT
     :param gone: UUID of a node which has not answered a moment before -> why; it is not asked
         again.
     """
-    data = unit.config.snapshot()
+    data = ctx.config.snapshot()
     names = volume_groups(data.cluster, data.disks)
     nodes = [
-        unit.config.node(uuid)
+        ctx.config.node(uuid)
         for uuid in sorted(
             node.uuid
-            for node in unit.config.nodes()
+            for node in ctx.config.nodes()
             if node.group == group.uuid
             and node.vm_capable
             and not node.offline
@@ -113,7 +113,7 @@ def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyT
     if not names or not nodes:
         return
     lacks, unresponsive = _ask(
-        unit.config, unit.rpc, [node for node in nodes if node.uuid not in gone], names
+        ctx.config, ctx.rpc, [node for node in nodes if node.uuid not in gone], names
     )
     unresponsive |= {node.name: gone[node.uuid] for node in nodes if node.uuid in gone}
     path = paths.current().lvm_state_file
@@ -126,13 +126,13 @@ def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyT
             states[group.uuid] = decision.complete
             fs.write_file(path, json.dumps(states) + "\n")
     for uuid, found in lacks.items():
-        name = unit.config.node(uuid).name
+        name = ctx.config.node(uuid).name
         for vg_name, volumes in found.items():
-            unit.warn(f"volume group {vg_name} of node {name} lacks physical volumes")
+            ctx.log.warn(f"volume group {vg_name} of node {name} lacks physical volumes")
             if uuid == decision.repair:
-                _repair(unit, uuid, vg_name, volumes)
+                _repair(ctx, uuid, vg_name, volumes)
     if lacks and decision.repair is None:
-        unit.feedback(
+        ctx.log.feedback(
             f"LVM self-repair of group {group.name} does not repair that:"
             f" {_reason(before, lacks, unresponsive)}"
         )
@@ -146,18 +146,18 @@ def _reason(before: bool | None, lacks: Collection[str], unresponsive: Mapping[s
     return "the group had incomplete volume groups before, or was not verified yet"
 
 
-def _repair(unit: AnyUnit, node_uuid: str, vg_name: str, volumes: Sequence[str]) -> None:
-    node = unit.config.node(node_uuid)
-    alone = sorted(set(volumes) - _replica_volumes(unit.config, node_uuid, vg_name))
+def _repair(ctx: LuContext, node_uuid: str, vg_name: str, volumes: Sequence[str]) -> None:
+    node = ctx.config.node(node_uuid)
+    alone = sorted(set(volumes) - _replica_volumes(ctx.config, node_uuid, vg_name))
     if alone:
-        unit.warn(
+        ctx.log.warn(
             f"volume group {vg_name} of node {node.name} is not repaired, because"
             f" {comma_join(alone)} belongs to no mirrored disk. Use 'gnt-node repair-storage"
             f" {node.name} lvm-vg {vg_name}' if its data is not needed."
         )
         return
     op = OpRepairNodeStorage(node_name=node.name, storage_type=disk_c.ST_LVM_VG, name=vg_name)
-    ((status, answer),) = unit.ctx.callbacks.submit_jobs([[op]])
+    ((status, answer),) = ctx.callbacks.submit_jobs([[op]])
     _log.warning(
         "%s node=%s group=%s volumes=%s job=%s",
         LOG_MARK,
@@ -167,9 +167,9 @@ def _repair(unit: AnyUnit, node_uuid: str, vg_name: str, volumes: Sequence[str])
         answer if status else "-",
     )
     if not status:
-        unit.warn(f"volume group {vg_name} of node {node.name} is not repaired: {answer}")
+        ctx.log.warn(f"volume group {vg_name} of node {node.name} is not repaired: {answer}")
         return
-    unit.feedback(
+    ctx.log.feedback(
         f"job {answer} removes the lost physical volumes from volume group {vg_name} of node"
         f" {node.name}; then replace the disks of its instances"
     )

@@ -9,11 +9,10 @@ import pytest
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, LuContext
+from ganeti.cmdlib.base import LuContext
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import wipe
 from ganeti.objects import Disk
-from ganeti.opcodes.cluster import OpClusterQuery
 
 NODE1, NODE2 = "node1.example.com", "node2.example.com"
 
@@ -24,11 +23,10 @@ def volume(name: str, size: int) -> Disk:
     return Disk(dev_type="plain", logical_id=("xenvg", name), size=size, nodes=(uuid_of("node1"),))
 
 
-def unit_of(**cluster: Any) -> tuple[Master, LogicalUnit]:
+def context_of(**cluster: Any) -> tuple[Master, LuContext]:
     master = Master(cluster_of(2, **{"prealloc_wipe_disks": True, **cluster}))
     master.rpc.answers["blockdev_create_multi"] = None
-    job = master.new_job()
-    return master, LogicalUnit(OpClusterQuery(), LuContext(master.context, job))
+    return master, LuContext(master.context, master.new_job())
 
 
 def wiped(master: Master) -> list[tuple[str, str, int, int]]:
@@ -39,8 +37,8 @@ def wiped(master: Master) -> list[tuple[str, str, int, int]]:
 
 
 def test_a_volume_is_wiped_in_pieces() -> None:
-    master, unit = unit_of()
-    disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])
+    master, ctx = context_of()
+    disk_work.create_disks(ctx, instance_of("web"), [volume("lv", 25)])
     pieces = wiped(master)
     assert [piece[2] for piece in pieces] == list(range(0, 25, 2))
     assert pieces[-1] == (NODE1, "lv", 24, 1)
@@ -49,13 +47,13 @@ def test_a_volume_is_wiped_in_pieces() -> None:
 
 
 def test_large_pieces_have_a_limit() -> None:
-    master, unit = unit_of()
-    wipe.wipe(unit, instance_of("web"), volume("lv", 100 * 1024), uuid_of("node1"))
+    master, ctx = context_of()
+    wipe.wipe(ctx, instance_of("web"), volume("lv", 100 * 1024), uuid_of("node1"))
     assert {piece[3] for piece in wiped(master)} == {1024}
 
 
 def test_both_halves_of_a_mirror_are_wiped_below_it() -> None:
-    master, unit = unit_of()
+    master, ctx = context_of()
     disk = Disk(
         dev_type="drbd",
         size=10,
@@ -63,7 +61,7 @@ def test_both_halves_of_a_mirror_are_wiped_below_it() -> None:
         logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "s"),
         children=(volume("data", 10), volume("meta", 128)),
     )
-    disk_work.create_disks(unit, instance_of("web"), [disk])
+    disk_work.create_disks(ctx, instance_of("web"), [disk])
     assert {piece[:2] for piece in wiped(master)} == {
         (NODE1, "data"),
         (NODE1, "meta"),
@@ -74,34 +72,34 @@ def test_both_halves_of_a_mirror_are_wiped_below_it() -> None:
 
 
 def test_only_where_it_is_wanted_and_needed() -> None:
-    master, unit = unit_of(prealloc_wipe_disks=False)
-    disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])
+    master, ctx = context_of(prealloc_wipe_disks=False)
+    disk_work.create_disks(ctx, instance_of("web"), [volume("lv", 25)])
     assert wiped(master) == []
-    master, unit = unit_of()
-    disk_work.create_disks(unit, instance_of("web"), [disk_of("web")])
+    master, ctx = context_of()
+    disk_work.create_disks(ctx, instance_of("web"), [disk_of("web")])
     assert wiped(master) == []
 
 
 def test_what_was_added_alone() -> None:
-    master, unit = unit_of()
-    wipe.wipe(unit, instance_of("web"), volume("lv", 25), uuid_of("node1"), offset_mib=20)
+    master, ctx = context_of()
+    wipe.wipe(ctx, instance_of("web"), volume("lv", 25), uuid_of("node1"), offset_mib=20)
     assert wiped(master)[0][2] == 20
     assert sum(piece[3] for piece in wiped(master)) == 5
 
 
 def test_a_volume_is_wiped_up_to_the_end_of_its_last_extent() -> None:
-    master, unit = unit_of()
+    master, ctx = context_of()
     # 25 MiB, and extents of 6.5 MiB.
     master.rpc.answers["blockdev_getdimensions"] = [[26 * MIB, None]]
-    disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])
+    disk_work.create_disks(ctx, instance_of("web"), [volume("lv", 25)])
     assert sum(piece[3] for piece in wiped(master)) == 26
     master.rpc.answers["blockdev_getdimensions"] = [[27 * MIB + 512, None]]
-    wipe.wipe(unit, instance_of("web"), volume("lv", 25), uuid_of("node1"), offset_mib=26)
+    wipe.wipe(ctx, instance_of("web"), volume("lv", 25), uuid_of("node1"), offset_mib=26)
     assert sum(piece[3] for piece in wiped(master)[-2:]) == 2
 
 
 def test_a_failure_is_one_of_the_creation() -> None:
-    master, unit = unit_of()
+    master, ctx = context_of()
     master.rpc.errors["blockdev_wipe"] = "disk is broken"
     with pytest.raises(errors.OpExecError, match="could not create .*disk is broken"):
-        disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])
+        disk_work.create_disks(ctx, instance_of("web"), [volume("lv", 25)])

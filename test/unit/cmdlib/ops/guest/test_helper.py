@@ -11,7 +11,6 @@ from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.base import LuContext
-from ganeti.cmdlib.instance.reinstall import LUInstanceReinstall
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.objects import Network, Nic
 from ganeti.objects.address_pool import empty
@@ -306,7 +305,7 @@ class Clock:
 
 def run_helper(master: Master, **changes: Any) -> str:
     """What is wrong with a helper guest that runs by a clock of its own."""
-    unit = LUInstanceReinstall(reinstall(), LuContext(master.context, master.new_job()))
+    ctx = LuContext(master.context, master.new_job())
     instance = master.config.expand_instance("web")
     values = {
         "task": "install",
@@ -318,7 +317,7 @@ def run_helper(master: Master, **changes: Any) -> str:
     }
     with pytest.raises(errors.OpExecError) as caught:
         helper.run(
-            unit,
+            ctx,
             instance,
             helper.HelperTask(**{**values, **changes}),
             sleep=lambda _s: None,

@@ -7,23 +7,14 @@ import dataclasses
 from fakes.config import FakeConfig, cluster_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
+from ganeti.cmdlib.base import LuContext
 from ganeti.cmdlib.ops.node import candidates
 from ganeti.opcodes.cluster import OpClusterActivateMasterIp, OpClusterDeactivateMasterIp
 from ganeti.opcodes.node import OpNodeSetParams
 
 
-class Unit:
-    """The part of a logical unit that the helpers use."""
-
-    def __init__(self, master: Master) -> None:
-        self.config, self.rpc = master.config, master.rpc
-        self.said: list[str] = []
-
-    def info(self, text: str) -> None:
-        self.said.append(text)
-
-    def warn(self, text: str, hint: str = "") -> None:
-        self.said.append(f"warning: {text}")
+def context_of(master: Master) -> LuContext:
+    return LuContext(master.context, master.new_job())
 
 
 def master_with(count: int, pool: int, **changes: dict[int, dict[str, object]]) -> Master:
@@ -41,8 +32,7 @@ def candidate_names(config: FakeConfig) -> list[str]:
 
 def test_a_smaller_pool() -> None:
     master = master_with(4, 2)
-    unit = Unit(master)
-    candidates.keep_pool_size(unit)
+    candidates.keep_pool_size(context_of(master))
     assert candidate_names(master.config) == ["node1", "node2"]
     assert [node for node, _ in master.rpc.of("node_demote_from_mc")] == [
         "node4.example.com",
@@ -54,7 +44,7 @@ def test_the_master_stays() -> None:
     master = master_with(3, 1)
     data = master.config.snapshot()
     assert data.cluster.master_node == uuid_of("node1")
-    candidates.keep_pool_size(Unit(master))
+    candidates.keep_pool_size(context_of(master))
     assert candidate_names(master.config) == ["node1"]
 
 
@@ -68,7 +58,7 @@ def test_a_larger_pool() -> None:
             4: {"master_candidate": False},
         },
     )
-    candidates.keep_pool_size(Unit(master))
+    candidates.keep_pool_size(context_of(master))
     assert candidate_names(master.config) == ["node1", "node2", "node4"]
     assert master.rpc.of("node_demote_from_mc") == []
 
@@ -78,10 +68,9 @@ def test_a_node_that_cannot_be_told() -> None:
     master.rpc.errors["node_demote_from_mc"] = errors.NodeUnreachable(
         "node2.example.com", "node_demote_from_mc", "no connection"
     )
-    unit = Unit(master)
-    candidates.keep_pool_size(unit)
+    candidates.keep_pool_size(context_of(master))
     assert candidate_names(master.config) == ["node1"]
-    assert any("node2.example.com keeps old copies" in text for text in unit.said)
+    assert master.job.said("node2.example.com keeps old copies")
 
 
 def test_a_drained_node_gives_up_its_copies() -> None:

@@ -12,10 +12,10 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,8 +24,9 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.backend import registry
+from ganeti.cmdlib.base import JobLog
 from ganeti.cmdlib.ops.transfer import disk_copy
-from ganeti.cmdlib.ops.transfer.keys import keys_of
+from ganeti.cmdlib.ops.transfer.keys import TransferKey, keys_of
 from ganeti.objects import Node
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.platform import paths
@@ -145,7 +146,7 @@ class Lab:
         instance = instance_of("web", os="", disks=(disk.uuid,))
         self.master = Master(cluster_of(3, (instance,), (disk,)))
         self.nodes = Nodes(directory, self.master)
-        self.warnings: list[str] = []
+        self.lines: list[str] = []
         path = Path(self.nodes.roots[NODE1].to_local(str(disk.logical_id[1])))
         path.parent.mkdir(parents=True)
         path.write_bytes(CONTENT.ljust(1 << 20, b"\0"))
@@ -153,9 +154,8 @@ class Lab:
     def node(self) -> Node:
         return self.master.config.node(uuid_of("node1"))
 
-    def unit(self) -> Any:
-        """What :func:`keys_of` uses of a logical unit."""
-        return SimpleNamespace(rpc=self.master.rpc, warn=self.warnings.append)
+    def keys_of(self, *nodes: Node) -> AbstractContextManager[Mapping[str, TransferKey]]:
+        return keys_of(self.master.rpc, JobLog(self.lines.append), nodes, 60)  # type: ignore[arg-type]
 
     def export(self) -> OpBackupExport:
         return OpBackupExport(instance_name="web", target_node="node2", shutdown=False)
@@ -217,14 +217,14 @@ def test_a_key_which_cannot_be_removed(lab: Lab) -> None:
     """It is a warning; what was copied stays."""
     lab.master.rpc.answers["x509_cert_create"] = ["key-1", "certificate"]
     lab.master.rpc.errors["x509_cert_remove", NODE1] = "no route to host"
-    with keys_of(lab.unit(), [lab.node()], 60) as keys:
+    with lab.keys_of(lab.node()) as keys:
         assert keys[lab.node().uuid] == ("key-1", "certificate")
-    assert lab.warnings == [f"key key-1 stays on node {NODE1}: no route to host"]
+    assert lab.lines == [f" - WARNING: key key-1 stays on node {NODE1}: no route to host"]
 
 
 def test_one_node_at_both_ends_makes_one_key(lab: Lab) -> None:
     """An export to the node of the instance itself."""
-    with keys_of(lab.unit(), [lab.node(), lab.node()], 60) as keys:
+    with lab.keys_of(lab.node(), lab.node()) as keys:
         assert set(keys) == {lab.node().uuid}
         assert len(lab.nodes.left()) == 1
 
