@@ -235,6 +235,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 self,
                 self.config.instance(plan.instance.uuid),
                 timeout_s=self.op.shutdown_timeout,
+                reason=self.op.reason,
                 ignore_failures=self.op.ignore_remove_failures,
             )
         return True, arrived
@@ -245,7 +246,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         stopped = plan.running and self.op.shutdown
         if stopped:
             self.feedback(f"Shutting down instance {instance.name}")
-            power.stop(self, instance, self.op.shutdown_timeout)
+            power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)
         elif plan.running:
             self.warn(
                 f"instance {instance.name} is not shut down, so the export may have only a part of"
@@ -286,7 +287,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         """
         self.feedback(f"Starting instance {instance.name}")
         try:
-            power.start(self, self.config.instance(instance.uuid))
+            power.start(self.ctx, self.config.instance(instance.uuid), self.op.reason)
         except errors.OpExecError as err:
             self.warn(str(err), hint=f"Start it with 'gnt-instance startup {instance.name}'.")
             return False

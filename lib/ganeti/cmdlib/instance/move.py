@@ -164,7 +164,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             change.instances.set_primary(instance.uuid, plan.target.uuid)
 
     def _start_again(self, instance: Instance) -> None:
-        power.start(self, self.config.instance(instance.uuid))
+        power.start(self.ctx, self.config.instance(instance.uuid), self.op.reason)
 
     def _copy(self, plan: MovePlan, disks: Sequence[Disk], undo: UndoStack) -> None:
         instance, target = plan.instance, plan.target
@@ -239,7 +239,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         instance = self.config.instance(plan.instance.uuid)
         self.feedback(f"* starting the instance on the target node {plan.target.name}")
         try:
-            power.start(self, instance)
+            power.start(self.ctx, instance, self.op.reason)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err}. Instance {instance.name} is on node {plan.target.name} now, marked to run:"

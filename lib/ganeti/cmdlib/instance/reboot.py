@@ -116,12 +116,13 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
                 ) from answer.failure
             return
         if plan.running:
-            power.stop(self, instance, self.op.shutdown_timeout)
+            power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)
             power.deactivate_disks(self.config, self.rpc, instance)
         else:
             self.info(f"instance {instance.name} did not run, it is started now")
         power.start(
-            self,
+            self.ctx,
             self.config.instance(instance.uuid),
+            self.op.reason,
             ignore_secondaries=self.op.ignore_secondaries,
         )

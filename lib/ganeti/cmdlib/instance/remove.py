@@ -85,5 +85,6 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
             self,
             plan,
             timeout_s=self.op.shutdown_timeout,
+            reason=self.op.reason,
             ignore_failures=self.op.ignore_failures,
         )

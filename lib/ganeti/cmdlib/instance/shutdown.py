@@ -85,7 +85,7 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
             return
         instance = self.config.instance(instance.uuid)
         try:
-            power.stop(self, instance, self.op.timeout)
+            power.stop(self.config, self.rpc, instance, self.op.timeout, self.op.reason)
             power.deactivate_disks(self.config, self.rpc, instance)
         except errors.OpExecError as err:
             if self.op.no_remember:

@@ -166,7 +166,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         instance = plan.instance
         if plan.stop:
             self.feedback(f"Shutting down instance {instance.name}")
-            power.stop(self, instance, self.op.shutdown_timeout)
+            power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)
         elif plan.running and len(plan.disks) > 1:
             self.warn(
                 f"instance {instance.name} goes on running: the snapshot of each disk is as after"
@@ -269,7 +269,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         name = plan.instance.name
         self.feedback(f"Starting instance {name}")
         try:
-            power.start(self, self.config.instance(plan.instance.uuid))
+            power.start(self.ctx, self.config.instance(plan.instance.uuid), self.op.reason)
         except errors.OpExecError as err:
             hint = f"Start it with 'gnt-instance startup {name}'."
             if made:

@@ -146,10 +146,13 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
                 self.info(
                     f"instance {instance.name} was shut down from inside; it is cleaned up first"
                 )
-                power.stop(self, instance, self.op.shutdown_timeout)
+                power.stop(
+                    self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason
+                )
             power.start(
-                self,
+                self.ctx,
                 self.config.instance(instance.uuid),
+                self.op.reason,
                 paused=self.op.startup_paused,
                 hvparams=plan.hvparams,
                 beparams=plan.beparams,

@@ -47,7 +47,7 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
         self._require_unchanged(instances)
         instances = prereq.without_forthcoming(self, instances, f"node {self.node.name}")
         jobs = MoveJobs(
-            self,
+            self.ctx,
             self.node,
             None if self.target is None else self.config.node(self.target.uuid),
             self.op.mode,

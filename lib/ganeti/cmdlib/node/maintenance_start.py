@@ -90,7 +90,7 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         target = None if self.target is None else self.config.node(self.target.uuid)
         if target is not None:
             check_target(self.config, node, target)
-        jobs = MoveJobs(self, node, target, self._mode, self.allocator)
+        jobs = MoveJobs(self.ctx, node, target, self._mode, self.allocator)
         mark = node.maintenance or Maintenance(
             since=clock.now(), drained=node.drained, master_candidate=node.master_candidate
         )

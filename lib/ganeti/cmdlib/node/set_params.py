@@ -289,7 +289,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
     def exec(self, plan: NodeChangePlan) -> list[tuple[str, str]]:
         new = plan.new
         # Before anybody starts these instances, or connects to their replicas on this node.
-        guests.stop(self, plan.old, plan.misplaced)
+        guests.stop(self.rpc, self.log, plan.old, plan.misplaced, self.op.reason)
         if plan.transition.enlists:
             digest = candidates.certificate_digest(self.rpc, new)
             with self.config.transaction() as change:

@@ -48,8 +48,9 @@ def start(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan, instance: Instanc
     try:
         # A script on the node has left the disks active; others who had them may do otherwise.
         power.start(
-            unit,
+            unit.ctx,
             unit.config.instance(instance.uuid),
+            unit.op.reason,
             active=unit.imported is None and plan.helper is None,
         )
     except errors.OpExecError as err:
@@ -193,7 +194,7 @@ class Creation:
             if unit.imported is None:
                 self._run_create_script(instance)
             else:
-                unit.imported.run(unit, instance, unit.op.compress)
+                unit.imported.run(unit.ctx, instance, unit.op)
         except errors.GenericError:
             # Disks which stay active are the smaller problem and must not hide the greater one.
             self._attempt("active disks", disk_work.shutdown_disks, unit.config, unit.rpc, instance)

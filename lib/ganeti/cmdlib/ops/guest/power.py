@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 def start(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
+    reason: Sequence[Any] | None,
     *,
     paused: bool = False,
     hvparams: Mapping[str, Any] | None = None,
@@ -35,6 +36,7 @@ def start(
 ) -> None:
     """Activate the disks and start the instance on its primary node.
 
+    :param reason: the trail of reasons of the opcode.
     :param hvparams: overrides for this start only; likewise ``beparams``.
     :param ignore_secondaries: start although disks cannot be activated on their secondary node.
     :param accept_loss: start although the replicas on the primary node may have missed writes,
@@ -43,32 +45,32 @@ def start(
     :raises errors.OpExecError: it does not run and its disks are inactive again; or the node became
         unreachable, then it may run and its disks stay active.
     """
-    node_name = unit.config.node(instance.primary_node).name
-    with UndoStack(unit.warn) as undo:
+    node_name = ctx.config.node(instance.primary_node).name
+    with UndoStack(ctx.log.warn) as undo:
         # Registered first, because an activation may fail after some of the disks.
         undo.add(
             f"active disks of {instance.name} on node {node_name}",
             shutdown_disks,
-            unit.config,
-            unit.rpc,
+            ctx.config,
+            ctx.rpc,
             instance,
         )
         if not active:
             assemble_disks(
-                unit.ctx,
+                ctx,
                 instance,
                 ignore_secondaries=ignore_secondaries,
                 accept_loss=accept_loss,
             )
-        with unit.config.transaction() as change:
+        with ctx.config.transaction() as change:
             change.instances.set_disks_active(instance.uuid, True)
-        undo.add("disks marked active", _mark_disks_inactive, unit.config, instance)
-        answer = unit.rpc.call(
+        undo.add("disks marked active", _mark_disks_inactive, ctx.config, instance)
+        answer = ctx.rpc.call(
             INSTANCE_START,
             instance.primary_node,
             instance=(instance, dict(hvparams or {}), dict(beparams or {})),
             startup_paused=paused,
-            reason=list(unit.op.reason or []),
+            reason=list(reason or []),
         )
         if isinstance(answer.failure, errors.NodeUnreachable):
             # It may run, and a running instance needs its disks.
@@ -93,14 +95,17 @@ def start_steps(instance: Instance, node_name: str) -> list[str]:
     return [*activated, f"start it on {node_name}"]
 
 
-def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
+def stop(
+    config: Config, rpc: RpcRunner, instance: Instance, timeout_s: int, reason: Sequence[Any] | None
+) -> None:
     """Stop the instance on its primary node; does nothing when it does not run.
 
     :param timeout_s: seconds which the guest has to stop by itself.
+    :param reason: the trail of reasons of the opcode.
     :raises errors.OpExecError: it may still run; nothing else was changed.
     """
-    node_name = unit.config.node(instance.primary_node).name
-    answer = ask_to_stop(unit.rpc, instance, instance.primary_node, timeout_s, unit.op.reason)
+    node_name = config.node(instance.primary_node).name
+    answer = ask_to_stop(rpc, instance, instance.primary_node, timeout_s, reason)
     if answer.failure is not None:
         raise errors.OpExecError(
             f"could not shut down instance {instance.name} on node {node_name}:"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, Context, JobLog, why
@@ -13,11 +16,17 @@ from ganeti.wire.calls import CONSOLE_LOG_REMOVE
 
 
 def remove_instance(
-    unit: AnyUnit, instance: Instance, *, timeout_s: int, ignore_failures: bool
+    unit: AnyUnit,
+    instance: Instance,
+    *,
+    timeout_s: int,
+    reason: Sequence[Any] | None,
+    ignore_failures: bool,
 ) -> None:
     """Stop an instance, remove its disks, and remove it from the configuration.
 
     :param timeout_s: seconds which the guest has to stop by itself.
+    :param reason: the trail of reasons of the opcode.
     :param ignore_failures: warn about disks which cannot be removed, and go on.
     :raises errors.OpExecError: the instance is still in the configuration, marked down.
     """
@@ -28,7 +37,7 @@ def remove_instance(
     fresh = unit.config.instance(instance.uuid)
     if not fresh.forthcoming:
         try:
-            power.stop(unit, fresh, timeout_s)
+            power.stop(unit.config, unit.rpc, fresh, timeout_s, reason)
         except errors.OpExecError as err:
             _tolerate(unit.log, str(err), fresh, ignore=ignore_failures)
         _remove_disks(unit, fresh, ignore=ignore_failures)

@@ -77,8 +77,9 @@ def fail_over(
     try:
         # The former primary node has the other replica now; that node may be dead.
         power.start(
-            unit,
+            unit.ctx,
             unit.config.instance(instance.uuid),
+            unit.op.reason,
             ignore_secondaries=ignore_consistency,
             accept_loss=ignore_consistency,
         )

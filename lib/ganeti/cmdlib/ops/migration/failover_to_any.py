@@ -447,7 +447,9 @@ class FailoverToAny:
             unit.warn(f"node {source.name} is offline: not stopping the instance there")
             return
         unit.feedback(f"* stopping it on {source.name}")
-        power.stop(unit, instance, self._shutdown_timeout_s)
+        power.stop(
+            self._config, self._rpc, instance, self._shutdown_timeout_s, self._unit.op.reason
+        )
         if plan.partner.uuid == source.uuid:
             return
         # The mirror may have been interrupted meanwhile.
@@ -485,7 +487,7 @@ class FailoverToAny:
         target = self._plan.target
         self._unit.feedback(f"* starting it on {target.name}")
         try:
-            power.start(self._unit, moved)
+            power.start(self._unit.ctx, moved, self._unit.op.reason)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"

@@ -8,11 +8,12 @@ would do so at the next start.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, Context, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.objects import Instance, Node, fill
 from ganeti.wire.calls import ALL_INSTANCES_INFO, INSTANCE_SHUTDOWN
@@ -128,20 +129,27 @@ def misplaced(ctx: Context, node: Node, *, force: bool, way: str = "") -> list[I
     return found
 
 
-def stop(unit: AnyUnit, node: Node, instances: list[Instance]) -> None:
+def stop(
+    rpc: RpcRunner,
+    log: JobLog,
+    node: Node,
+    instances: list[Instance],
+    reason: Sequence[Any] | None,
+) -> None:
     """Stop guests on a node which is still marked offline, at once: what they write is not kept.
 
+    :param reason: the trail of reasons of the opcode.
     :raises errors.OpExecError: one of them may still run.
     """
     for instance in instances:
-        unit.feedback(f"* stopping the guest of {instance.name} on {node.name}")
-        answer = unit.rpc.call_many(
+        log.feedback(f"* stopping the guest of {instance.name} on {node.name}")
+        answer = rpc.call_many(
             INSTANCE_SHUTDOWN,
             [node.uuid],
             even_offline=True,
             instance=instance,
             timeout_s=0,
-            reason=list(unit.op.reason or []),
+            reason=list(reason or []),
         )[node.uuid]
         if answer.failure is not None:
             raise errors.OpExecError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.base import Context
 from ganeti.cmdlib.ops.node.evacuation import untouched
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
@@ -26,14 +26,14 @@ from ganeti.opcodes.instance import OpInstanceMigrate, OpInstanceReplaceDisks
 class MoveJobs:
     """Makes the jobs which move instances away from a node.
 
-    :ivar unit: reads the configuration and asks the allocator.
+    :ivar ctx: reads the configuration and asks the allocator.
     :ivar node: the node which gives instances up.
     :ivar target: where they go; None lets the allocator choose.
     :ivar mode: one of ``constants.node.EVAC_*``.
     :ivar allocator: name of the allocator; None where all instances have only one possible node.
     """
 
-    unit: AnyUnit
+    ctx: Context
     node: Node
     target: Node | None
     mode: str
@@ -43,7 +43,7 @@ class MoveJobs:
 
     def why_not(self, instance: Instance) -> str | None:
         """Return the reason why an instance cannot be moved to another node; None if it can."""
-        config = self.unit.config
+        config = self.ctx.config
         template = config.disk_template(instance)
         if template not in disk_templates.MIRRORED:
             return f"disks of template {template} exist on one node only"
@@ -75,8 +75,8 @@ class MoveJobs:
 
     def _job(self, instance: Instance) -> list[OpCode]:
         """Make the job which moves one instance to the target, or to its secondary node."""
-        info, target = self.unit.info, self.target
-        template = self.unit.config.disk_template(instance)
+        info, target = self.ctx.log.info, self.target
+        template = self.ctx.config.disk_template(instance)
         if template in disk_templates.EXT_MIRRORED:
             assert target is not None
             info(f"instance {instance.name} will be moved to node {target.name}")
@@ -116,14 +116,14 @@ class MoveJobs:
         :raises errors.OpPrereqError: it cannot be run, or does not move all instances.
         """
         assert self.allocator is not None
-        unit = self.unit
+        ctx = self.ctx
         request = allocator.NodeEvacuate(
             tuple(instance.uuid for instance in instances),
             self.mode,
             ignore_soft_errors=self.ignore_soft_errors,
         )
         moves = placement.ask_allocator(
-            unit.rpc, unit.log, self.allocator, unit.config.snapshot(), request
+            ctx.rpc, ctx.log, self.allocator, ctx.config.snapshot(), request
         )
         if moves.failed:
             stuck = [f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed]
@@ -143,7 +143,7 @@ class MoveJobs:
                 errors.ECODE_ENVIRON,
             )
         for name, _group, nodes in moves.moved:
-            unit.info(f"instance {name} will be moved to node {', '.join(nodes)}")
+            ctx.log.info(f"instance {name} will be moved to node {', '.join(nodes)}")
         return [[self._completed_op(op) for op in job] for job in moves.jobs]
 
     def _completed_op(self, op: OpCode) -> OpCode:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, Context, JobLog, LuContext, why
+from ganeti.cmdlib.base import Context, JobLog, LuContext, why
 from ganeti.cmdlib.ops.params import new_instance
 from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, signed
 from ganeti.cmdlib.ops.transfer.export_description import ExportedInstance
@@ -44,10 +44,10 @@ class ImportUnknown(errors.OpExecError):
 class ImportSource(Protocol):
     """The source of the content of the new disks."""
 
-    def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
+    def run(self, ctx: LuContext, instance: Instance, op: OpInstanceCreate) -> None:
         """Fill the disks of an instance, which are active on its primary node.
 
-        :param compress: compression tool of the transfer.
+        :param op: asked for the instance; it names the compression tool of the transfer.
         :raises errors.OpExecError: the content of a disk did not arrive.
         :raises ImportUnknown: it may have arrived, and the source may have been removed after that.
         """
@@ -92,31 +92,31 @@ class LocalImport:
     dumps: tuple[str | None, ...]
     text: str
 
-    def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
+    def run(self, ctx: LuContext, instance: Instance, op: OpInstanceCreate) -> None:
         """Copy the files to the disks, and run the rename script of the OS if the name is new."""
-        unit.feedback("* running the instance OS import scripts...")
-        primary = unit.config.node(instance.primary_node)
+        ctx.log.feedback("* running the instance OS import scripts...")
+        primary = ctx.config.node(instance.primary_node)
         pairs = [
             disk_copy.pair(
-                unit.config,
+                ctx.config,
                 instance,
                 index,
                 source=(self.node, (calls.FILE, posixpath.join(self.path, dump))),
                 target=(primary, (calls.SCRIPT, (disk, instance, index))),
-                compress=compress,
+                compress=op.compress,
             )
             for index, (disk, dump) in enumerate(
-                zip(unit.config.instance_disks(instance), self.dumps, strict=False)
+                zip(ctx.config.instance_disks(instance), self.dumps, strict=False)
             )
             if dump is not None
         ]
-        arrived = disk_copy.copy_disks(unit.rpc, unit.log, pairs)
+        arrived = disk_copy.copy_disks(ctx.rpc, ctx.log, pairs)
         _require_all(
             instance,
             [receiver.label for (receiver, _), ok in zip(pairs, arrived, strict=True) if not ok],
         )
-        self._require_unchanged(unit.rpc, instance)
-        _rename(unit, instance, self.old_name)
+        self._require_unchanged(ctx.rpc, instance)
+        _rename(ctx.rpc, ctx.log, instance, self.old_name, op.debug_level)
 
     def _require_unchanged(self, rpc: RpcRunner, instance: Instance) -> None:
         """Check that no other export took this one's place while its files were read.
@@ -149,20 +149,22 @@ def _require_all(instance: Instance, failed: list[str]) -> None:
         )
 
 
-def _rename(unit: AnyUnit, instance: Instance, old_name: str) -> None:
+def _rename(
+    rpc: RpcRunner, log: JobLog, instance: Instance, old_name: str, debug_level: int | None
+) -> None:
     """Run the rename script of the OS; a failure is a warning, because the disks are complete."""
     if not old_name or old_name == instance.name or not instance.os:
         return
-    unit.feedback(f"Running rename script for {instance.name}")
-    answer = unit.rpc.call(
+    log.feedback(f"Running rename script for {instance.name}")
+    answer = rpc.call(
         INSTANCE_RUN_RENAME,
         instance.primary_node,
         instance=instance,
         old_name=old_name,
-        debug_level=unit.op.debug_level or 0,
+        debug_level=debug_level or 0,
     )
     if answer.failure is not None:
-        unit.warn(
+        log.warn(
             f"the rename script of instance {instance.name} failed, so its disks still have the"
             f" name {old_name}: {why(answer.failure)}"
         )
@@ -313,11 +315,11 @@ class RemoteImport:
     old_name: str
     timeout_s: int
 
-    def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
+    def run(self, ctx: LuContext, instance: Instance, op: OpInstanceCreate) -> None:
         """Start the imports, publish their addresses in the job log, and wait until all end."""
         secret = handshake.domain_secret()
-        primary = unit.config.node(instance.primary_node)
-        with keys_of(unit.rpc, unit.log, [primary], handshake.CERT_VALIDITY_S) as keys:
+        primary = ctx.config.node(instance.primary_node)
+        with keys_of(ctx.rpc, ctx.log, [primary], handshake.CERT_VALIDITY_S) as keys:
             key = keys[primary.uuid]
             ends = [
                 disk_copy.TransferEnd(
@@ -329,23 +331,23 @@ class RemoteImport:
                     ImportExportOptions(
                         key_name=key.name,
                         ca_pem=self.ca_pem,
-                        compress=compress,
+                        compress=op.compress,
                         magic=disk_copy.new_magic(),
-                        ipv6=disk_copy.uses_ipv6(unit.config),
+                        ipv6=disk_copy.uses_ipv6(ctx.config),
                         connect_timeout=self.timeout_s,
                     ),
                 )
-                for index, disk in enumerate(unit.config.instance_disks(instance))
+                for index, disk in enumerate(ctx.config.instance_disks(instance))
             ]
             waiting = set(ends)
 
             def listening(end: disk_copy.TransferEnd) -> list[disk_copy.TransferEnd]:
                 waiting.discard(end)
                 if not waiting:
-                    _announce(unit.ctx, secret, primary, key.certificate, ends)
+                    _announce(ctx, secret, primary, key.certificate, ends)
                 return []
 
-            disk_copy.run(unit.rpc, unit.log, ends, on_listening=listening)
+            disk_copy.run(ctx.rpc, ctx.log, ends, on_listening=listening)
         failed = [end for end in ends if not end.ok]
         if failed and all(end.unknown for end in failed):
             # One end which is known to have failed would have kept the source from its removal.
@@ -357,7 +359,7 @@ class RemoteImport:
                 " is complete."
             )
         _require_all(instance, [end.label for end in failed])
-        _rename(unit, instance, self.old_name)
+        _rename(ctx.rpc, ctx.log, instance, self.old_name, op.debug_level)
 
     def hook_env(self) -> dict[str, object]:
         """No variables, because the source is in another cluster."""
