@@ -153,7 +153,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             prereq.require_not_drained(target)
         remote = self._remote_target(instance) if self.op.mode == EXPORT_REMOTE else None
         running = prereq.is_running(
-            location.require_only_on_primary(self, instance, certain_to="export")
+            location.require_only_on_primary(self.ctx, instance, certain_to="export")
         )
         disks = self.config.instance_disks(instance)
         self._require_complete_replicas(instance, source, disks)
@@ -232,7 +232,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         if self.op.remove_instance:
             self.feedback(f"Removing instance {plan.instance.name}")
             remove_instance(
-                self,
+                self.ctx,
                 self.config.instance(plan.instance.uuid),
                 timeout_s=self.op.shutdown_timeout,
                 reason=self.op.reason,

@@ -27,7 +27,7 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
         assert self.instance is not None
         prereq.require_not_forthcoming(self.instance, "activate disks of")
         prereq.require_online(self.config.node(self.instance.primary_node))
-        location.require_not_elsewhere(self, self.instance)
+        location.require_not_elsewhere(self.ctx, self.instance)
         return self.instance
 
     def exec(self, plan: Instance) -> list[ActivatedDisk]:

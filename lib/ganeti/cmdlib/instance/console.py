@@ -37,7 +37,7 @@ class LUInstanceConsole(LogicalUnit[OpInstanceConsole, Instance]):
         """Describe the console; the result is a serialised ``InstanceConsole``."""
         if not prereq.is_running(location.info_on_primary(self.config, self.rpc, plan)):
             # The error names another node on which it runs.
-            location.require_not_elsewhere(self, plan)
+            location.require_not_elsewhere(self.ctx, plan)
             raise errors.OpExecError(
                 f"instance {plan.name} is not running, it is marked {plan.admin_state!r}"
             )

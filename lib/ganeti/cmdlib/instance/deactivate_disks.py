@@ -20,10 +20,10 @@ class LUInstanceDeactivateDisks(DiskActivationUnit[OpInstanceDeactivateDisks]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "deactivate disks of")
         if self.op.force:
-            location.require_not_elsewhere(self, instance)
+            location.require_not_elsewhere(self.ctx, instance)
             return instance
         prereq.require_online(self.config.node(instance.primary_node))
-        location.require_stopped(self, instance, "deactivate disks of")
+        location.require_stopped(self.ctx, instance, "deactivate disks of")
         return instance
 
     def exec(self, plan: Instance) -> None:

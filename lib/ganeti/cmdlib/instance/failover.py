@@ -51,10 +51,10 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
         partner = self.op.new_secondary
         if failover_to_any.applies(self.config, self.instance, target):
             return failover_to_any.plan(
-                self,
+                self.ctx,
                 self.instance,
                 target,
-                ignore_policy=self.op.ignore_ipolicy,
+                self.override,
                 ignore_consistency=self.op.ignore_consistency,
                 partner=None if partner is None else self.config.expand_node(partner),
                 wait_for_sync=bool(self.op.wait_for_sync),
@@ -67,29 +67,31 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
             )
         options = MigrationOptions(
             failover=True,
-            ignore_policy=self.op.ignore_ipolicy,
+            override=self.override,
             ignore_consistency=self.op.ignore_consistency,
         )
-        return plan_migration(self, self.instance, target, options)
+        return plan_migration(self.ctx, self.instance, target, options)
 
     def steps(self, plan: FailoverPlan) -> list[str]:
         return plan.steps(self.config)
 
     def exec(self, plan: FailoverPlan) -> None:
         if isinstance(plan, CleanupPlan):
-            cleanup.clean_up(self, plan)
+            cleanup.clean_up(self.ctx, plan)
             return
         if isinstance(plan, FailoverToAnyPlan):
             FailoverToAny(
-                self,
+                self.ctx,
                 plan,
                 shutdown_timeout_s=self.op.shutdown_timeout,
+                reason=self.op.reason,
                 ignore_consistency=self.op.ignore_consistency,
             ).run()
             return
         failover.fail_over(
-            self,
+            self.ctx,
             plan,
             shutdown_timeout_s=self.op.shutdown_timeout,
+            reason=self.op.reason,
             ignore_consistency=self.op.ignore_consistency,
         )

@@ -77,7 +77,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             )
         for uuid in disk_work.disk_nodes(disk, instance.primary_node):
             prereq.require_online(self.config.node(uuid))
-        location.require_only_on_primary(self, instance, certain_to="grow a disk of")
+        location.require_only_on_primary(self.ctx, instance, certain_to="grow a disk of")
         if disk.dev_type in LVM_BASED:
             snapshots.require_none(
                 self.ctx,
@@ -133,7 +133,14 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         )
         # Violations which exist already are not caused by this operation.
         new = [found for found in after if found not in before]
-        policy.refuse(self, plan.instance.name, node, new, ignore=self.op.ignore_ipolicy)
+        policy.refuse(
+            self.config,
+            self.log,
+            plan.instance.name,
+            node,
+            new,
+            policy.Override(self.op.ignore_ipolicy, self.op.OP_ID),
+        )
 
     def steps(self, plan: GrowPlan) -> list[str]:
         disk = plan.disk

@@ -79,10 +79,8 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
         if not failover_to_any.applies(self.config, self.instance, target):
             return found
         if found.failover:
-            return failover_to_any.plan(
-                self, self.instance, target, ignore_policy=self.op.ignore_ipolicy
-            )
-        return migrate_to_any.plan(self, found, ignore_policy=self.op.ignore_ipolicy)
+            return failover_to_any.plan(self.ctx, self.instance, target, self.override)
+        return migrate_to_any.plan(self.ctx, found, self.override)
 
     def _plan(self, instance: Instance, target: Node) -> MigrationPlan:
         options = MigrationOptions(
@@ -90,20 +88,24 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
             live=self._live(),
             allow_failover=self.op.allow_failover,
             allow_runtime_changes=self.op.allow_runtime_changes,
-            ignore_policy=self.op.ignore_ipolicy,
+            override=self.override,
             ignore_versions=self.op.ignore_hvversions,
         )
-        return plan_migration(self, instance, target, options)
+        return plan_migration(self.ctx, instance, target, options)
 
     def steps(self, plan: MigratePlan) -> list[str]:
         return plan.steps(self.config)
 
     def exec(self, plan: MigratePlan) -> None:
         if isinstance(plan, CleanupPlan):
-            cleanup.clean_up(self, plan)
+            cleanup.clean_up(self.ctx, plan)
         elif isinstance(plan, FailoverToAnyPlan):
             FailoverToAny(
-                self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False
+                self.ctx,
+                plan,
+                shutdown_timeout_s=SHUTDOWN_TIMEOUT_S,
+                reason=self.op.reason,
+                ignore_consistency=False,
             ).run()
         elif isinstance(plan, MigrateToAnyPlan):
             uuid, target = plan.migration.instance.uuid, plan.migration.target
@@ -111,10 +113,20 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
             def plan_again() -> MigrationPlan:
                 return self._plan(self.config.instance(uuid), self.config.node(target.uuid))
 
-            migrate_to_any.carry_out(self, plan, plan_again, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S)
+            migrate_to_any.carry_out(
+                self.ctx,
+                plan,
+                plan_again,
+                shutdown_timeout_s=SHUTDOWN_TIMEOUT_S,
+                reason=self.op.reason,
+            )
         elif plan.failover:
             failover.fail_over(
-                self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False
+                self.ctx,
+                plan,
+                shutdown_timeout_s=SHUTDOWN_TIMEOUT_S,
+                reason=self.op.reason,
+                ignore_consistency=False,
             )
         else:
-            live.migrate(self, plan)
+            live.migrate(self.ctx, plan)

@@ -22,6 +22,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy import ratios
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.locking import Level
@@ -92,10 +93,12 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 )
         prereq.require_online(source)
         prereq.require_target(self.config, target, instance.hypervisor)
-        location.require_not_elsewhere(self, instance, certain_to="move")
+        location.require_not_elsewhere(self.ctx, instance, certain_to="move")
         snapshots.require_none(self.ctx, instance, "move")
         filled = self.config.filled(instance)
-        facts = ratios.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
+        facts = ratios.require_policy(
+            self.ctx, filled, target, policy.Override(self.op.ignore_ipolicy, self.op.OP_ID)
+        )
         up = instance.admin_state == prereq.ADMIN_UP
         if up:
             prereq.require_can_run(self.config, self.rpc, filled, target, facts, restart=True)
@@ -168,8 +171,10 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
 
     def _copy(self, plan: MovePlan, disks: Sequence[Disk], undo: UndoStack) -> None:
         instance, target = plan.instance, plan.target
-        undo.add(f"disks of {instance.name} on node {target.name}", convert.clear, self, instance)
-        convert.clear(self, instance)
+        undo.add(
+            f"disks of {instance.name} on node {target.name}", convert.clear, self.ctx, instance
+        )
+        convert.clear(self.ctx, instance)
         undo.add(
             f"directory of disks on node {target.name}",
             disk_work.remove_storage_dir,
@@ -227,7 +232,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             )
             for answer in answers[source]:
                 answer.payload()
-            convert.clear(self, self.config.instance(plan.instance.uuid))
+            convert.clear(self.ctx, self.config.instance(plan.instance.uuid))
         except errors.GenericError as err:
             self.warn(
                 f"disks of instance {plan.instance.name} stay on node {plan.source.name}:"

@@ -67,7 +67,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         prereq.require_online(node)
         filled = self.config.filled(instance)
         attachable = prereq.instance_bridges_check(filled, node)
-        only_here = location.only_on_primary_check(self, instance)
+        only_here = location.only_on_primary_check(self.config, self.log, instance)
         usable = prereq.hvparams_check(
             self.config, [node.uuid], instance.hypervisor, filled.hvparams
         )

@@ -128,7 +128,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         moves = bool(self.op.iallocator or self.new_nodes)
         if not moves:
             prereq.require_online(primary)
-        location.require_stopped(self, instance, "recreate disks of", primary_may_be_off=moves)
+        location.require_stopped(self.ctx, instance, "recreate disks of", primary_may_be_off=moves)
         if any(disk.dev_type in MUST_ADOPT for disk in disks):
             raise errors.OpPrereqError(
                 f"disks of instance {instance.name} were adopted and cannot be made again",
@@ -198,7 +198,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         for node in nodes:
             prereq.require_target(self.config, node, instance.hypervisor)
         filled = self.config.filled(instance)
-        policy.require_policy(self, filled, nodes[0], ignore=False)
+        policy.require_policy(
+            self.config, self.log, filled, nodes[0], policy.Override(False, self.op.OP_ID)
+        )
         return nodes
 
     def _request(self, instance: Instance, template: str) -> allocator.Allocate:

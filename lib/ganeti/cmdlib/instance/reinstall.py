@@ -56,7 +56,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "reinstall")
         prereq.require_online(self.config.node(instance.primary_node))
-        left = helper.require_stopped(self, instance, "reinstall")
+        left = helper.require_stopped(self.ctx, instance, "reinstall")
         if not instance.disks:
             raise errors.OpPrereqError(
                 f"instance {instance.name} has no disks for an installation",

@@ -62,7 +62,7 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
                     )
                 prereq.require_online(node)
         location.require_not_elsewhere(
-            self, self.instance, certain_to="" if self.op.ignore_failures else "remove"
+            self.ctx, self.instance, certain_to="" if self.op.ignore_failures else "remove"
         )
         return self.instance
 
@@ -82,7 +82,7 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
 
     def exec(self, plan: Instance) -> None:
         remove_instance(
-            self,
+            self.ctx,
             plan,
             timeout_s=self.op.shutdown_timeout,
             reason=self.op.reason,

@@ -90,7 +90,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "rename")
         prereq.require_online(self.config.node(instance.primary_node))
-        location.require_stopped(self, instance, "rename")
+        location.require_stopped(self.ctx, instance, "rename")
         disks = self.config.instance_disks(instance)
         directories = None
         if any(disk.dev_type in INSTANCE_DEPENDENT_PATH for disk in disks):

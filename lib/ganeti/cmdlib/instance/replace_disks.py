@@ -14,6 +14,7 @@ from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.disks.replace import ReplacePlan
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import (
     LDS_FAULTY,
     REPLACE_AUTO,
@@ -116,7 +117,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
             self.config.node(secondaries[0]),
         )
         prereq.require_online(primary)
-        location.require_only_on_primary(self, instance, certain_to="replace disks of")
+        location.require_only_on_primary(self.ctx, instance, certain_to="replace disks of")
         chosen = [
             (index, prereq.disk_by_index(self.config, instance, index)) for index in op.disks
         ] or list(enumerate(disks))
@@ -163,7 +164,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
             assert self.remote is not None
             node = self.config.node(self.remote.uuid)
         return replace.plan_new_secondary(
-            self, instance, chosen, node, ignore_policy=self.op.ignore_ipolicy
+            self.ctx, instance, chosen, node, policy.Override(self.op.ignore_ipolicy, self.op.OP_ID)
         )
 
     def _faulty(
@@ -220,6 +221,6 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         if plan is None:
             self.info("no disk is broken, so nothing is replaced")
             assert self.instance is not None
-            replace.clear_detached(self, self.instance)
+            replace.clear_detached(self.ctx, self.instance)
             return
-        replace.Replacement(self, plan, early_release=self.op.early_release).run()
+        replace.Replacement(self.ctx, plan, early_release=self.op.early_release).run()

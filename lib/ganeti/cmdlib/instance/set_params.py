@@ -189,7 +189,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         plug = None
         if (nic_plan or disk_plan) and not primary.offline:
             plug = Hotplug(
-                self,
+                self.ctx,
                 instance,
                 wanted=op.hotplug,
                 certain_to="change the disks of" if disk_plan else "",
@@ -242,11 +242,11 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         old = self.config.node(instance.primary_node)
         if old.offline:
             location.require_failover(
-                self, instance, force=self.op.force, option="'gnt-instance modify --force'"
+                self.ctx, instance, force=self.op.force, option="'gnt-instance modify --force'"
             )
             return node
         try:
-            info = location.require_only_on_primary(self, instance, certain_to=action)
+            info = location.require_only_on_primary(self.ctx, instance, certain_to=action)
         except errors.RpcError as err:
             text = (
                 f"node {old.name} did not report whether it runs instance {instance.name}:"
@@ -298,7 +298,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         op = self.op
         if op.disk_template:
             conversion = convert.plan(
-                self,
+                self.ctx,
                 instance,
                 op.disk_template,
                 self._choose_secondary(instance),
@@ -378,7 +378,14 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 )
             )
         new = [found for found in violations[1] if found not in violations[0]]
-        policy.refuse(self, instance.name, primary, new, ignore=self.op.ignore_ipolicy)
+        policy.refuse(
+            self.config,
+            self.log,
+            instance.name,
+            primary,
+            new,
+            policy.Override(self.op.ignore_ipolicy, self.op.OP_ID),
+        )
 
     # -- act -------------------------------------------------------------------
 
@@ -413,7 +420,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             )
         if plan.conversion is not None:
             convert.carry_out(
-                self,
+                self.ctx,
                 self.config.instance(instance.uuid),
                 plan.conversion,
                 wait_for_sync=self.op.wait_for_sync,

@@ -53,7 +53,7 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
                 )
         else:
             prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "shut down")
-        location.require_not_elsewhere(self, instance)
+        location.require_not_elsewhere(self.ctx, instance)
         node = self.config.node(instance.primary_node)
         if node.offline and self.op.ignore_offline_nodes:
             self.warn(f"node {node.name} is offline: instance {instance.name} is only marked down")

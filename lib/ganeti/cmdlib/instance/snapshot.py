@@ -118,7 +118,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                 f" {instance.name} {self.name}'.",
                 errors.ECODE_EXISTS,
             )
-        running = prereq.is_running(location.require_only_on_primary(self, instance))
+        running = prereq.is_running(location.require_only_on_primary(self.ctx, instance))
         needed: dict[str, int] = {}
         for _index, disk in chosen:
             if disk.dev_type in LVM_BASED:

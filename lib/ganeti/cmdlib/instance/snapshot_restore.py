@@ -60,7 +60,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         prereq.require_whole_disks(self.config, instance)
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
-        location.require_stopped(self, instance, "restore a snapshot of")
+        location.require_stopped(self.ctx, instance, "restore a snapshot of")
         found = named(self.ctx, instance, name)
         kept = [one for one in found if one.node_uuid == node.uuid]
         distant = [one for one in found if one.index not in {here.index for here in kept}]

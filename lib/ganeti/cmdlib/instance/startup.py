@@ -97,7 +97,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         assert self.instance is not None
         usable = prereq.hvparams_check(self.config, [node.uuid], filled.hypervisor, filled.hvparams)
         attachable = prereq.instance_bridges_check(filled, node)
-        only_here = location.only_on_primary_check(self, self.instance)
+        only_here = location.only_on_primary_check(self.config, self.log, self.instance)
         enough = prereq.memory_check(
             node,
             f"starting instance {filled.name}",

@@ -160,8 +160,8 @@ def check_policy(
         nic_count=nic_count,
         disk_template=unit.template,
     )
-    ignore = unit.op.ignore_ipolicy
-    policy.refuse(unit, unit.name, nodes[0], found, ignore=ignore)
+    override = policy.Override(unit.op.ignore_ipolicy, unit.op.OP_ID)
+    policy.refuse(unit.config, unit.log, unit.name, nodes[0], found, override)
     # The allocator has asked the nodes a moment ago, under the same locks.
     facts = unit.facts.get(nodes[0].uuid) or prereq.node_facts(
         unit.rpc, nodes[0].uuid, unit.hypervisor, parameters.hvparams_filled
@@ -169,7 +169,16 @@ def check_policy(
     for position, node in enumerate(nodes):
         own = ratios.use_of(parameters.beparams_filled, unit.template, primary=position == 0)
         reserved = None if unit.reserved is None else unit.reserved.uuid
-        ratios.require(unit, unit.name, node, own, ignore=ignore, facts=facts, without=reserved)
+        ratios.require(
+            unit.config,
+            unit.log,
+            unit.name,
+            node,
+            own,
+            override=override,
+            facts=facts,
+            without=reserved,
+        )
     return facts
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import (
     capacity,
     mirror,
@@ -136,7 +136,7 @@ def exchange_parts(
             change.disks.add_detached(detached_part(config, instance, child, left.uuid))
 
 
-def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
+def clear(ctx: Context, instance: Instance, *, last: bool = False) -> None:
     """Destroy the detached disks which a conversion of an instance has left.
 
     :param last: the instance is being removed, together with its own disks.
@@ -145,22 +145,22 @@ def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
     :raises errors.OpExecError: a disk could not be destroyed; all keep their marks.
     :raises errors.RpcError: a directory could not be removed; likewise.
     """
-    disks = marked(unit.config, instance)
+    disks = marked(ctx.config, instance)
     if disks and not last:
-        _require_present(unit.config, unit.rpc, instance)
+        _require_present(ctx.config, ctx.rpc, instance)
     by_nodes: dict[tuple[str, ...], list[Disk]] = {}
     for disk in disks:
         by_nodes.setdefault(tuple(_nodes_of(disk, instance)), []).append(disk)
     for nodes, some in by_nodes.items():
-        disk_work.remove_disks(unit.ctx, instance, some, nodes)
-    used = disk_work.storage_dir(unit.config.instance_disks(instance))
+        disk_work.remove_disks(ctx, instance, some, nodes)
+    used = disk_work.storage_dir(ctx.config.instance_disks(instance))
     for disk in disks:
         # Files of one disk template are in one directory, which is removed with the last of them.
         node = _nodes_of(disk, instance)[0]
         if disk_work.storage_dir([disk]) != used or node != instance.primary_node:
-            disk_work.remove_storage_dir(unit.rpc, instance, [disk], node)
+            disk_work.remove_storage_dir(ctx.rpc, instance, [disk], node)
     if disks:
-        with unit.config.transaction() as change:
+        with ctx.config.transaction() as change:
             for disk in disks:
                 change.disks.remove_detached(disk.uuid)
 
@@ -206,7 +206,7 @@ def _nodes_of(disk: Disk, instance: Instance) -> tuple[str, ...]:
 
 
 def plan(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     template: str,
     secondary: Node | None,
@@ -222,22 +222,22 @@ def plan(
     :param ext_params: parameters of disks of an external storage provider.
     :raises errors.OpPrereqError: they cannot be converted, or not now.
     """
-    config = unit.config
+    config = ctx.config
     old = config.disk_template(instance)
     _require_convertible(config, instance, template)
-    location.require_stopped(unit, instance, "convert disks of")
-    snapshots.require_restored(unit.log, instance)
+    location.require_stopped(ctx, instance, "convert disks of")
+    snapshots.require_restored(ctx.log, instance)
     if (old, template) != (PLAIN, DRBD8):
         # The volumes on the primary node stay as they are, with and without DRBD above them.
         remains = {instance.primary_node} if (old, template) == (DRBD8, PLAIN) else set()
         snapshots.require_none(
-            unit.ctx,
+            ctx,
             instance,
             "convert disks of",
             nodes=set(config.instance_nodes(instance)) - remains,
         )
     _check_secondary(config, instance, template, secondary)
-    disk_specs = _planned_disks(config, unit.rpc, instance, template, ext_params)
+    disk_specs = _planned_disks(config, ctx.rpc, instance, template, ext_params)
     if (old, template) == (DRBD8, PLAIN):
         needed = {}
     else:
@@ -245,7 +245,7 @@ def plan(
     nodes = [] if (old, template) == (PLAIN, DRBD8) else [instance.primary_node]
     if secondary is not None:
         nodes.append(secondary.uuid)
-    capacity.require_free_space(config, unit.rpc, nodes, needed)
+    capacity.require_free_space(config, ctx.rpc, nodes, needed)
     directory = None
     if template in INSTANCE_DEPENDENT_PATH:
         directory = specs.file_directory(config, template, file_storage_dir, instance.name)
@@ -330,7 +330,7 @@ def _needed_mib(disk_specs: Sequence[specs.DiskSpec]) -> dict[str, int]:
 
 
 def carry_out(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     conversion: ConversionPlan,
     *,
@@ -344,22 +344,22 @@ def carry_out(
     :raises errors.OpExecError: the instance still has its old disks, unchanged; or it has the new
         disks, which are degraded, or the old disks could not be destroyed.
     """
-    old = unit.config.disk_template(instance)
-    good = old not in INT_MIRRORED or _require_latest(unit, instance, accept_loss=accept_loss)
-    clear(unit, instance)
+    old = ctx.config.disk_template(instance)
+    good = old not in INT_MIRRORED or _require_latest(ctx, instance, accept_loss=accept_loss)
+    clear(ctx, instance)
     if (old, conversion.template) == (PLAIN, DRBD8):
-        _plain_to_mirror(unit, instance, conversion)
+        _plain_to_mirror(ctx, instance, conversion)
     elif (old, conversion.template) == (DRBD8, PLAIN):
-        _mirror_to_plain(unit, instance, good=good)
+        _mirror_to_plain(ctx, instance, good=good)
         return
     else:
-        _copy_all(unit, instance, conversion)
-    instance = unit.config.instance(instance.uuid)
+        _copy_all(ctx, instance, conversion)
+    instance = ctx.config.instance(instance.uuid)
     if conversion.template in INT_MIRRORED:
-        disk_work.assemble_disks(unit.ctx, instance)
-        in_sync = sync.wait_for_sync(unit.ctx, instance, once=not wait_for_sync)
+        disk_work.assemble_disks(ctx, instance)
+        in_sync = sync.wait_for_sync(ctx, instance, once=not wait_for_sync)
         if wait_for_sync:
-            disk_work.shutdown_disks(unit.config, unit.rpc, instance)
+            disk_work.shutdown_disks(ctx.config, ctx.rpc, instance)
         if wait_for_sync and not in_sync:
             raise errors.OpExecError(
                 f"disks of instance {instance.name} were converted, but are degraded. Look at them"
@@ -367,26 +367,26 @@ def carry_out(
             )
 
 
-def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> bool:
+def _require_latest(ctx: Context, instance: Instance, *, accept_loss: bool) -> bool:
     """Check that the replicas on the primary node, which are used, have all confirmed writes.
 
     :returns: whether they have; False when a possible loss was accepted.
     :raises errors.OpExecError: they have not, or it is not known.
     """
-    primary = unit.config.node(instance.primary_node)
-    secondary = unit.config.node(unit.config.secondary_nodes(instance)[0])
+    primary = ctx.config.node(instance.primary_node)
+    secondary = ctx.config.node(ctx.config.secondary_nodes(instance)[0])
     try:
         return mirror.compare_inactive(
-            unit.ctx, instance, primary, alone=secondary.offline, ignore=accept_loss
+            ctx, instance, primary, alone=secondary.offline, ignore=accept_loss
         )
     finally:
-        disk_work.shutdown_disks(unit.config, unit.rpc, instance)
+        disk_work.shutdown_disks(ctx.config, ctx.rpc, instance)
 
 
-def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> None:
-    old = unit.config.instance_disks(instance)
+def _copy_all(ctx: Context, instance: Instance, conversion: ConversionPlan) -> None:
+    old = ctx.config.instance_disks(instance)
     made = specs.make_disks(
-        unit.config,
+        ctx.config,
         conversion.template,
         conversion.disk_specs,
         primary_node=instance.primary_node,
@@ -394,42 +394,40 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
         directory=conversion.directory,
         driver=conversion.driver,
     )
-    with unit.config.transaction() as change:
+    with ctx.config.transaction() as change:
         for disk in made:
             change.disks.add_detached(
                 dataclasses.replace(disk, name=mark(instance.uuid), iv_name="")
             )
     hint = "The next conversion or the removal of the instance destroys them."
-    with UndoStack(unit.warn, hint=hint) as undo:
-        undo.add(f"disks of template {conversion.template}", clear, unit, instance)
+    with UndoStack(ctx.log.warn, hint=hint) as undo:
+        undo.add(f"disks of template {conversion.template}", clear, ctx, instance)
         try:
-            disk_work.create_storage_dir(unit.rpc, instance, made)
+            disk_work.create_storage_dir(ctx.rpc, instance, made)
             for index in range(len(made)):
-                unit.feedback(f"* creating disk {index} with template {conversion.template}")
-            disk_work.create_disks(
-                unit.ctx, instance, [unit.config.disk(disk.uuid) for disk in made]
-            )
+                ctx.log.feedback(f"* creating disk {index} with template {conversion.template}")
+            disk_work.create_disks(ctx, instance, [ctx.config.disk(disk.uuid) for disk in made])
         except (errors.OpExecError, errors.RpcError) as err:
             raise errors.OpExecError(
                 f"could not create disks of template {conversion.template} for instance"
                 f" {instance.name}: {why(err)}"
             ) from err
-        undo.add("active disks", _shut_down_detached, unit.config, unit.rpc, instance, made)
+        undo.add("active disks", _shut_down_detached, ctx.config, ctx.rpc, instance, made)
         undo.add(
             f"active disks of {instance.name}",
             disk_work.shutdown_disks,
-            unit.config,
-            unit.rpc,
+            ctx.config,
+            ctx.rpc,
             instance,
         )
-        disk_work.assemble_disks(unit.ctx, instance)
-        _copy(unit, instance, old, made)
-        disk_work.shutdown_disks(unit.config, unit.rpc, instance)
-        _exchange(unit.config, instance, old, made)
+        disk_work.assemble_disks(ctx, instance)
+        _copy(ctx, instance, old, made)
+        disk_work.shutdown_disks(ctx.config, ctx.rpc, instance)
+        _exchange(ctx.config, instance, old, made)
         undo.commit()
-    fresh = unit.config.instance(instance.uuid)
+    fresh = ctx.config.instance(instance.uuid)
     try:
-        clear(unit, fresh)
+        clear(ctx, fresh)
     except errors.GenericError as err:
         raise errors.OpExecError(
             f"disks of instance {instance.name} have template {conversion.template} now, but the"
@@ -437,15 +435,15 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
         ) from err
 
 
-def _copy(unit: AnyUnit, instance: Instance, old: Sequence[Disk], made: Sequence[Disk]) -> None:
+def _copy(ctx: Context, instance: Instance, old: Sequence[Disk], made: Sequence[Disk]) -> None:
     """Copy the content of active disks on the primary node."""
     for index, (source, target) in enumerate(zip(old, made, strict=True)):
-        unit.feedback(f"* copying disk {index}, size {source.size} MiB")
-        answer = unit.rpc.call(
+        ctx.log.feedback(f"* copying disk {index}, size {source.size} MiB")
+        answer = ctx.rpc.call(
             BLOCKDEV_CONVERT,
             instance.primary_node,
             source=(source, instance),
-            target=(unit.config.disk(target.uuid), instance),
+            target=(ctx.config.disk(target.uuid), instance),
         )
         if answer.failure is not None:
             raise errors.OpExecError(
@@ -484,16 +482,16 @@ def _exchange(
 # -- between plain and drbd ------------------------------------------------------
 
 
-def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> None:
+def _plain_to_mirror(ctx: Context, instance: Instance, conversion: ConversionPlan) -> None:
     """Make the volumes the data volumes of DRBD disks, under their old names; create the rest."""
     assert conversion.secondary is not None
     primary, secondary = instance.primary_node, conversion.secondary.uuid
-    old = unit.config.instance_disks(instance)
+    old = ctx.config.instance_disks(instance)
     made = []
     for before, disk in zip(
         old,
         specs.make_disks(
-            unit.config,
+            ctx.config,
             DRBD8,
             conversion.disk_specs,
             primary_node=primary,
@@ -505,7 +503,7 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         data = dataclasses.replace(data, logical_id=before.logical_id)
         made.append(dataclasses.replace(disk, children=(data, meta)))
     parts = [
-        (index, node, detached_part(unit.config, instance, device, node))
+        (index, node, detached_part(ctx.config, instance, device, node))
         for index, disk in enumerate(made)
         for node, device in (
             (primary, disk.children[1]),
@@ -514,29 +512,29 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         )
     ]
     # The data volumes keep their names, which something else may have on the secondary node.
-    ownership.require_absent(unit.rpc, instance, [(part, node) for _index, node, part in parts])
-    with unit.config.transaction() as change:
+    ownership.require_absent(ctx.rpc, instance, [(part, node) for _index, node, part in parts])
+    with ctx.config.transaction() as change:
         for _index, _node, part in parts:
             change.disks.add_detached(part)
-    with UndoStack(unit.warn) as undo:
-        undo.add("volumes of the DRBD disks", clear, unit, instance)
+    with UndoStack(ctx.log.warn) as undo:
+        undo.add("volumes of the DRBD disks", clear, ctx, instance)
         for index, node, _part in parts:
-            unit.feedback(f"* creating a volume of disk {index} on {unit.config.node(node).name}")
+            ctx.log.feedback(f"* creating a volume of disk {index} on {ctx.config.node(node).name}")
         volumes = {
             node: [part for _index, where, part in parts if where == node]
             for node in (primary, secondary)
         }
-        disk_work.create_devices(unit.ctx, instance, volumes, writable_on=primary)
-        undo.add("DRBD devices", _shut_down_mirrors, unit.config, unit.rpc, instance, made)
+        disk_work.create_devices(ctx, instance, volumes, writable_on=primary)
+        undo.add("DRBD devices", _shut_down_mirrors, ctx.config, ctx.rpc, instance, made)
         # The volumes below exist already, with their content.
         disk_work.create_devices(
-            unit.ctx,
+            ctx,
             instance,
             {primary: made, secondary: made},
             writable_on=primary,
             children=False,
         )
-        with unit.config.transaction() as change:
+        with ctx.config.transaction() as change:
             for _index, _node, part in parts:
                 change.disks.remove_detached(part.uuid)
             for before, after in zip(old, made, strict=True):
@@ -553,21 +551,21 @@ def _shut_down_mirrors(
     disk_work.shutdown_disks(config, rpc, instance, disks=disks)
 
 
-def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
+def _mirror_to_plain(ctx: Context, instance: Instance, *, good: bool) -> None:
     """Make the data volumes on the primary node the disks, and remove the rest of the mirrors.
 
     :param good: the volumes are known to have all confirmed writes; otherwise the other replicas
         stay, with the mark, because they may have what is missing.
     """
     primary = instance.primary_node
-    disk_work.shutdown_disks(unit.config, unit.rpc, instance)
-    old = unit.config.instance_disks(instance)
-    with unit.config.transaction() as change:
+    disk_work.shutdown_disks(ctx.config, ctx.rpc, instance)
+    old = ctx.config.instance_disks(instance)
+    with ctx.config.transaction() as change:
         for disk in old:
             data, meta = disk.children
             for node in disk.nodes:
                 for device in (meta,) if node == primary else (data, meta):
-                    change.disks.add_detached(detached_part(unit.config, instance, device, node))
+                    change.disks.add_detached(detached_part(ctx.config, instance, device, node))
             change.ports.release(disk.drbd_id.port)
             change.disks.update(
                 dataclasses.replace(
@@ -580,18 +578,18 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
                 )
             )
         change.instances.set_disks_active(instance.uuid, False)
-    fresh = unit.config.instance(instance.uuid)
+    fresh = ctx.config.instance(instance.uuid)
     if not good:
-        unit.warn(
+        ctx.log.warn(
             f"the other replicas of the former DRBD disks of instance {instance.name} are kept,"
             " because they may have writes which are missing now",
             hint="The next conversion or the removal of the instance destroys them.",
         )
         return
     try:
-        clear(unit, fresh)
+        clear(ctx, fresh)
     except errors.GenericError as err:
-        unit.warn(
+        ctx.log.warn(
             f"volumes of the former DRBD disks of instance {instance.name} were not removed: {err}",
             hint="The next conversion or the removal of the instance destroys them.",
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, LuContext, why
 from ganeti.cmdlib.ops.disks import (
     capacity,
     convert,
@@ -70,19 +70,18 @@ class ReplacePlan:
 
 
 def plan_new_secondary(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     disks: Sequence[tuple[int, Disk]],
     node: Node,
-    *,
-    ignore_policy: bool,
+    override: policy.Override,
 ) -> ReplacePlan:
     """Check that a node can become the secondary node, and plan that.
 
     :param disks: number and disk of all disks.
     :raises errors.OpPrereqError: the node has a replica already, or cannot take one.
     """
-    config = unit.config
+    config = ctx.config
     primary = config.node(instance.primary_node)
     (secondary_uuid,) = config.secondary_nodes(instance)
     secondary = config.node(secondary_uuid)
@@ -92,9 +91,9 @@ def plan_new_secondary(
                 f"node {node.name} is already the {role} node of instance {instance.name}",
                 errors.ECODE_INVAL,
             )
-    prereq.require_target(unit.config, node, instance.hypervisor)
+    prereq.require_target(ctx.config, node, instance.hypervisor)
     snapshots.require_none(
-        unit.ctx,
+        ctx,
         instance,
         "replace the secondary node of",
         nodes=[secondary.uuid],
@@ -102,24 +101,24 @@ def plan_new_secondary(
     )
     filled = config.filled(instance)
     if node.group != primary.group:
-        policy.require_policy(unit, filled, node, ignore=ignore_policy)
+        policy.require_policy(ctx.config, ctx.log, filled, node, override)
     ratios.require(
-        unit, instance.name, node,
+        ctx.config, ctx.log, instance.name, node,
         ratios.use_of(filled.beparams, filled.disk_template, primary=False),
-        ignore=ignore_policy or primary.offline, facts=None, without=instance.uuid,
+        override=override.or_if(primary.offline), facts=None, without=instance.uuid,
     )  # fmt: skip
     capacity.require_free_space(
-        unit.config, unit.rpc, [node.uuid], capacity.volumes_mib([disk for _index, disk in disks])
+        ctx.config, ctx.rpc, [node.uuid], capacity.volumes_mib([disk for _index, disk in disks])
     )
     return ReplacePlan(instance, tuple(disks), node, primary, True)
 
 
-def clear_detached(unit: AnyUnit, instance: Instance) -> None:
+def clear_detached(ctx: Context, instance: Instance) -> None:
     """Destroy volumes which an earlier replacement has left; a failure is a warning."""
     try:
-        convert.clear(unit, instance)
+        convert.clear(ctx, instance)
     except errors.GenericError as err:
-        unit.warn(
+        ctx.log.warn(
             f"volumes of an earlier replacement of disks of instance {instance.name} were not"
             f" removed: {err}",
             hint="The next replacement, or the removal of the instance, tries again.",
@@ -133,8 +132,8 @@ class Replacement:
         replicas are in sync.
     """
 
-    def __init__(self, unit: AnyUnit, plan: ReplacePlan, *, early_release: bool) -> None:
-        self._unit = unit
+    def __init__(self, ctx: LuContext, plan: ReplacePlan, *, early_release: bool) -> None:
+        self._ctx = ctx
         self._plan = plan
         self._early_release = early_release
 
@@ -143,53 +142,49 @@ class Replacement:
 
         :raises errors.OpExecError: a step failed; the text says how to continue.
         """
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         instance = plan.instance
         was_active = instance.disks_active
         numbers = ", ".join(str(index) for index, _disk in plan.disks)
-        suspended_io.unprotect(
-            unit.config, unit.rpc, instance, [disk for _index, disk in plan.disks]
-        )
-        unit.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
+        suspended_io.unprotect(ctx.config, ctx.rpc, instance, [disk for _index, disk in plan.disks])
+        ctx.log.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
         if not was_active:
-            disk_work.assemble_disks(unit.ctx, instance)
+            disk_work.assemble_disks(ctx, instance)
         try:
             # The replica which stays is the only complete one for a while. Nothing is destroyed
             # before it is known to be good, not even volumes of an interrupted replacement.
             if plan.other.uuid == instance.primary_node:
-                mirror.require_good_primary(unit.ctx, instance)
+                mirror.require_good_primary(ctx, instance)
             else:
-                mirror.ensure_good_replica(
-                    unit.ctx, instance, plan.other, alone=False, ignore=False
-                )
-            clear_detached(unit, instance)
+                mirror.ensure_good_replica(ctx, instance, plan.other, alone=False, ignore=False)
+            clear_detached(ctx, instance)
             if plan.new_secondary:
                 self._to_other_node()
             else:
                 self._on_one_node()
         finally:
             if not was_active:
-                disk_work.shutdown_disks(unit.config, unit.rpc, unit.config.instance(instance.uuid))
+                disk_work.shutdown_disks(ctx.config, ctx.rpc, ctx.config.instance(instance.uuid))
 
     def _finish(self, instance: Instance, disks: list[Disk]) -> None:
         """Wait until the disks are in sync; destroy the old volumes before or after that."""
-        unit = self._unit
+        ctx = self._ctx
         if self._early_release:
-            clear_detached(unit, instance)
-            unit.downgrade_locks(Level.NODE_RES)
-        sync.require_in_sync(unit.ctx, instance, disks)
+            clear_detached(ctx, instance)
+            ctx.locks.downgrade(ctx.owner, Level.NODE_RES)
+        sync.require_in_sync(ctx, instance, disks)
         if not self._early_release:
-            clear_detached(unit, instance)
+            clear_detached(ctx, instance)
 
     # -- new storage on one of the nodes ---------------------------------------
 
     def _on_one_node(self) -> None:
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         for index, disk in plan.disks:
-            unit.feedback(f"* exchanging the storage of disk {index} on node {plan.node.name}")
+            ctx.log.feedback(f"* exchanging the storage of disk {index} on node {plan.node.name}")
             self._exchange(index, disk)
         # After a split brain the replicas are not connected; the new one has no data to lose.
-        answers = unit.rpc.call_many(
+        answers = ctx.rpc.call_many(
             DRBD_ATTACH_NET,
             [plan.node.uuid, plan.other.uuid],
             disks=([disk for _index, disk in plan.disks], plan.instance),
@@ -197,7 +192,7 @@ class Replacement:
         )
         for answer in answers.values():
             if answer.failure is not None:
-                unit.warn(
+                ctx.log.warn(
                     f"node {answer.node_name} does not connect the disks of instance"
                     f" {plan.instance.name} to their peers: {why(answer.failure)}"
                 )
@@ -205,11 +200,11 @@ class Replacement:
 
     def _exchange(self, index: int, disk: Disk) -> None:
         """Exchange the volumes of a disk for new ones, which get the same names."""
-        unit, instance, node = self._unit, self._plan.instance, self._plan.node
+        ctx, instance, node = self._ctx, self._plan.instance, self._plan.node
         present = self._present(disk)
         new = [_renamed(child, _NEW) for child in disk.children]
         old = [_renamed(child, _OLD) for child in disk.children]
-        convert.add_parts(unit.config, unit.rpc, instance, [*new, *old], node.uuid)
+        convert.add_parts(ctx.config, ctx.rpc, instance, [*new, *old], node.uuid)
         self._create_volumes(new, node)
         self._change_disk(
             BLOCKDEV_REMOVECHILDREN,
@@ -243,7 +238,7 @@ class Replacement:
 
         After a loss they may be missing.
         """
-        answer = self._unit.rpc.call(
+        answer = self._ctx.rpc.call(
             BLOCKDEV_GETDIMENSIONS,
             self._plan.node.uuid,
             disks=[(child, self._plan.instance) for child in disk.children],
@@ -253,7 +248,7 @@ class Replacement:
     def _create_volumes(self, devices: list[Disk], node: Node) -> None:
         instance = self._plan.instance
         try:
-            disk_work.create_devices(self._unit.ctx, instance, {node.uuid: devices})
+            disk_work.create_devices(self._ctx, instance, {node.uuid: devices})
         except errors.OpExecError as err:
             raise errors.OpExecError(f"{err}; the disk was not changed") from err
 
@@ -264,7 +259,7 @@ class Replacement:
         :raises errors.OpExecError: it failed.
         """
         plan = self._plan
-        answer = self._unit.rpc.call(call, plan.node.uuid, **args)
+        answer = self._ctx.rpc.call(call, plan.node.uuid, **args)
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"disk {index} of instance {plan.instance.name} cannot be {what} on node"
@@ -275,37 +270,37 @@ class Replacement:
     # -- another secondary node ------------------------------------------------
 
     def _to_other_node(self) -> None:
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         instance, primary, node = plan.instance, plan.other, plan.node
-        old = [unit.config.disk(disk.uuid) for _index, disk in plan.disks]
-        (old_secondary_uuid,) = unit.config.secondary_nodes(instance)
-        minors = unit.config.allocate_minors([node.uuid] * len(old))
+        old = [ctx.config.disk(disk.uuid) for _index, disk in plan.disks]
+        (old_secondary_uuid,) = ctx.config.secondary_nodes(instance)
+        minors = ctx.config.allocate_minors([node.uuid] * len(old))
         new = [
             specs.with_other_replica(disk, (primary.uuid, node.uuid), node.uuid, minor)
             for disk, minor in zip(old, minors, strict=True)
         ]
         parts = [child for disk in new for child in disk.children]
-        convert.add_parts(unit.config, unit.rpc, instance, parts, node.uuid)
+        convert.add_parts(ctx.config, ctx.rpc, instance, parts, node.uuid)
         for index in range(len(new)):
-            unit.feedback(f"* making the replica of disk {index} on node {node.name}")
+            ctx.log.feedback(f"* making the replica of disk {index} on node {node.name}")
         try:
-            disk_work.create_devices(unit.ctx, instance, {node.uuid: new})
+            disk_work.create_devices(ctx, instance, {node.uuid: new})
         except errors.OpExecError as err:
             raise errors.OpExecError(f"{err}; its disks were not changed") from err
-        old_secondary = unit.config.node(old_secondary_uuid)
+        old_secondary = ctx.config.node(old_secondary_uuid)
         if not old_secondary.offline:
-            unit.feedback(f"* deactivating disks on the old secondary node {old_secondary.name}")
-            disk_work.try_to_shut_down(unit.ctx, instance, old, old_secondary)
+            ctx.log.feedback(f"* deactivating disks on the old secondary node {old_secondary.name}")
+            disk_work.try_to_shut_down(ctx, instance, old, old_secondary)
         self._change_peer(old, new, old_secondary)
         self._finish(
-            unit.config.instance(instance.uuid), [unit.config.disk(disk.uuid) for disk in new]
+            ctx.config.instance(instance.uuid), [ctx.config.disk(disk.uuid) for disk in new]
         )
 
     def _change_peer(self, old: list[Disk], new: list[Disk], old_secondary: Node) -> None:
         """Disconnect the primary from the old replica of each disk; connect it to the new one."""
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         instance, primary, node = plan.instance, plan.other, plan.node
-        answer = unit.rpc.call(DRBD_DISCONNECT_NET, primary.uuid, disks=(old, instance))
+        answer = ctx.rpc.call(DRBD_DISCONNECT_NET, primary.uuid, disks=(old, instance))
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"the replicas of the disks of instance {instance.name} cannot be disconnected on"
@@ -314,12 +309,12 @@ class Replacement:
             ) from answer.failure
         # From here on the new node has the other replica, even if the master dies before the two
         # are connected.
-        with unit.config.transaction() as change:
+        with ctx.config.transaction() as change:
             convert.exchange_parts(
-                unit.config, change, instance, old, new, made_on=node, left=old_secondary
+                ctx.config, change, instance, old, new, made_on=node, left=old_secondary
             )
-        changed = [unit.config.disk(disk.uuid) for disk in new]
-        answers = unit.rpc.call_many(
+        changed = [ctx.config.disk(disk.uuid) for disk in new]
+        answers = ctx.rpc.call_many(
             DRBD_ATTACH_NET, [primary.uuid, node.uuid], disks=(changed, instance), multimaster=False
         )
         for answer in answers.values():

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, JobLog, LuContext, why
+from ganeti.cmdlib.base import Context, JobLog, LuContext, why
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.nics import communication, specs
 from ganeti.constants import metad as const
@@ -83,19 +83,19 @@ def plan_nic(
     return specs.settled(config, what, planned, node, conflicts_check=False).nic
 
 
-def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
+def require_stopped(ctx: Context, instance: Instance, action: str) -> bool:
     """Check that the instance is stopped; a helper guest of an interrupted job may still run.
 
     :returns: whether there is such a helper guest; :func:`end_left` ends it.
     :raises errors.OpPrereqError: the instance is not marked down, or it runs.
     """
     prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
-    info = location.require_only_on_primary(unit, instance, certain_to=action)
+    info = location.require_only_on_primary(ctx, instance, certain_to=action)
     if not prereq.is_running(info):
         return False
-    answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
+    answer = ctx.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
     if answer.failure is not None or not answer.data["running"]:
-        raise location.still_runs(unit.config, instance, action)
+        raise location.still_runs(ctx.config, instance, action)
     return True
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, Context, JobLog, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks import convert
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
@@ -16,7 +16,7 @@ from ganeti.wire.calls import CONSOLE_LOG_REMOVE
 
 
 def remove_instance(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     *,
     timeout_s: int,
@@ -32,17 +32,17 @@ def remove_instance(
     """
     # Marked down first, so that the watcher does not start it again during the removal.
     if instance.admin_state == prereq.ADMIN_UP:
-        with unit.config.transaction() as change:
+        with ctx.config.transaction() as change:
             change.instances.mark(instance.uuid, prereq.ADMIN_DOWN)
-    fresh = unit.config.instance(instance.uuid)
+    fresh = ctx.config.instance(instance.uuid)
     if not fresh.forthcoming:
         try:
-            power.stop(unit.config, unit.rpc, fresh, timeout_s, reason)
+            power.stop(ctx.config, ctx.rpc, fresh, timeout_s, reason)
         except errors.OpExecError as err:
-            _tolerate(unit.log, str(err), fresh, ignore=ignore_failures)
-        _remove_disks(unit, fresh, ignore=ignore_failures)
-        _remove_console_log(unit.ctx, fresh)
-    with unit.config.transaction() as change:
+            _tolerate(ctx.log, str(err), fresh, ignore=ignore_failures)
+        _remove_disks(ctx, fresh, ignore=ignore_failures)
+        _remove_console_log(ctx, fresh)
+    with ctx.config.transaction() as change:
         change.instances.remove(fresh.uuid)
 
 
@@ -67,26 +67,26 @@ def _remove_console_log(ctx: Context, instance: Instance) -> None:
             )
 
 
-def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
-    disks = unit.config.instance_disks(instance)
+def _remove_disks(ctx: Context, instance: Instance, *, ignore: bool) -> None:
+    disks = ctx.config.instance_disks(instance)
     try:
-        disk_work.remove_disks(unit.ctx, instance, disks)
+        disk_work.remove_disks(ctx, instance, disks)
     except errors.OpExecError as err:
-        _tolerate(unit.log, str(err), instance, ignore=ignore)
+        _tolerate(ctx.log, str(err), instance, ignore=ignore)
     try:
-        convert.clear(unit, instance, last=True)
+        convert.clear(ctx, instance, last=True)
     except (errors.OpExecError, errors.RpcError) as err:
         _tolerate(
-            unit.log,
+            ctx.log,
             f"detached volumes of instance {instance.name} were not removed: {err}",
             instance,
             ignore=ignore,
         )
     try:
-        disk_work.remove_storage_dir(unit.rpc, instance, disks)
+        disk_work.remove_storage_dir(ctx.rpc, instance, disks)
     except errors.RpcError as err:
         _tolerate(
-            unit.log,
+            ctx.log,
             f"the disk directory of instance {instance.name} was not removed: {err}",
             instance,
             ignore=ignore,

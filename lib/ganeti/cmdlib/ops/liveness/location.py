@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.node_checks import NodeCheck
 from ganeti.cmdlib.ops.liveness import oob
 from ganeti.objects.disk_templates import EXT_MIRRORED
@@ -156,7 +156,7 @@ def _whereabouts(
 
 
 def only_on_primary_check(
-    unit: AnyUnit, instance: Instance, *, certain_to: str = ""
+    config: Config, log: JobLog, instance: Instance, *, certain_to: str = ""
 ) -> NodeCheck[Mapping[str, Any]]:
     """Check that the instance runs on no other node than its primary.
 
@@ -165,25 +165,25 @@ def only_on_primary_check(
     :param certain_to: the name of an operation which destroys, replaces or copies data, for errors.
         All nodes must answer then, unless the instance runs on its primary node.
     """
-    nodes = possible_nodes(unit.config, instance)
+    nodes = possible_nodes(config, instance)
 
     def judge(answers: Sequence[Mapping[str, Result]]) -> Mapping[str, Any]:
         found = _whereabouts(instance, nodes, _joined(answers))
-        _refuse_elsewhere(unit.config, instance, found)
+        _refuse_elsewhere(config, instance, found)
         if found.failure is not None:
             raise found.failure
         if certain_to and not prereq.is_running(found.info or {}):
             _refuse_unresponsive(instance, found, certain_to)
         else:
-            _warn_unresponsive(unit.warn, instance, found.unresponsive)
+            _warn_unresponsive(log.warn, instance, found.unresponsive)
         prereq.note(f"instance {instance.name} runs on no other node than its primary node")
         return found.info or {}
 
-    return NodeCheck(_questions(unit.config, instance, nodes), judge)
+    return NodeCheck(_questions(config, instance, nodes), judge)
 
 
 def require_only_on_primary(
-    unit: AnyUnit, instance: Instance, *, certain_to: str = ""
+    ctx: Context, instance: Instance, *, certain_to: str = ""
 ) -> Mapping[str, Any]:
     """Make the check :func:`only_on_primary_check`.
 
@@ -191,10 +191,10 @@ def require_only_on_primary(
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     :raises errors.RpcError: the primary does not answer.
     """
-    return only_on_primary_check(unit, instance, certain_to=certain_to).make(unit.rpc)
+    return only_on_primary_check(ctx.config, ctx.log, instance, certain_to=certain_to).make(ctx.rpc)
 
 
-def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str = "") -> None:
+def require_not_elsewhere(ctx: Context, instance: Instance, *, certain_to: str = "") -> None:
     """Check that the instance does not run on another node.
 
     For operations which stop the guest on its primary node themselves. That node is asked only when
@@ -203,14 +203,14 @@ def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str 
     :param certain_to: as in :func:`require_only_on_primary`.
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     """
-    primary = _primary(unit.config, instance)
-    found = _find(unit.config, unit.rpc, instance, others_only=not primary.offline)
-    _refuse_elsewhere(unit.config, instance, found)
-    _refuse_on_offline_primary(unit.config, instance, found)
+    primary = _primary(ctx.config, instance)
+    found = _find(ctx.config, ctx.rpc, instance, others_only=not primary.offline)
+    _refuse_elsewhere(ctx.config, instance, found)
+    _refuse_on_offline_primary(ctx.config, instance, found)
     if certain_to:
         _refuse_unresponsive(instance, found, certain_to)
     else:
-        _warn_unresponsive(unit.warn, instance, found.unresponsive)
+        _warn_unresponsive(ctx.log.warn, instance, found.unresponsive)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
 
 
@@ -232,7 +232,7 @@ def require_not_on_offline_node(config: Config, rpc: RpcRunner, instance: Instan
 
 
 def require_stopped(
-    unit: AnyUnit, instance: Instance, action: str, *, primary_may_be_off: bool = False
+    ctx: Context, instance: Instance, action: str, *, primary_may_be_off: bool = False
 ) -> None:
     """Check that the instance is marked down or offline, and that it runs nowhere.
 
@@ -244,14 +244,14 @@ def require_stopped(
     :raises errors.RpcError: the primary node did not answer.
     """
     prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
-    primary = _primary(unit.config, instance)
+    primary = _primary(ctx.config, instance)
     if primary_may_be_off and primary.offline:
-        found = _find(unit.config, unit.rpc, instance)
-        _refuse_elsewhere(unit.config, instance, found)
+        found = _find(ctx.config, ctx.rpc, instance)
+        _refuse_elsewhere(ctx.config, instance, found)
         _refuse_unresponsive(instance, found, action)
-        _require_dead(unit, instance, primary, found)
-    elif prereq.is_running(require_only_on_primary(unit, instance, certain_to=action)):
-        raise still_runs(unit.config, instance, action)
+        _require_dead(ctx, instance, primary, found)
+    elif prereq.is_running(require_only_on_primary(ctx, instance, certain_to=action)):
+        raise still_runs(ctx.config, instance, action)
     prereq.note(f"instance {instance.name} does not run")
 
 
@@ -277,7 +277,7 @@ def info_on_primary(config: Config, rpc: RpcRunner, instance: Instance) -> Mappi
 
 
 def require_failover(
-    unit: AnyUnit, instance: Instance, *, force: bool, option: str = ""
+    ctx: Context, instance: Instance, *, force: bool, option: str = ""
 ) -> Mapping[str, Any]:
     """Check before a failover that the instance runs at most on its primary node.
 
@@ -292,21 +292,21 @@ def require_failover(
     :raises errors.OpPrereqError: it runs elsewhere, or the primary node is marked as offline and
         may run it.
     """
-    found = _find(unit.config, unit.rpc, instance)
-    _refuse_elsewhere(unit.config, instance, found)
-    _warn_unresponsive(unit.warn, instance, found.unresponsive)
-    node = _primary(unit.config, instance)
+    found = _find(ctx.config, ctx.rpc, instance)
+    _refuse_elsewhere(ctx.config, instance, found)
+    _warn_unresponsive(ctx.log.warn, instance, found.unresponsive)
+    node = _primary(ctx.config, instance)
     if node.offline:
         option = option or f"'gnt-instance failover --ignore-consistency {instance.name}'"
-        _require_dead(unit, instance, node, found, force=force, option=option)
+        _require_dead(ctx, instance, node, found, force=force, option=option)
         return {}
     if found.failure is not None:
-        _warn_unresponsive(unit.warn, instance, [(node, found.failure)])
+        _warn_unresponsive(ctx.log.warn, instance, [(node, found.failure)])
     return found.info or {}
 
 
 def _require_dead(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     node: Node,
     found: _Whereabouts,
@@ -318,8 +318,8 @@ def _require_dead(
 
     :param option: the way to set ``force``, for errors.
     """
-    _refuse_on_offline_primary(unit.config, instance, found)
-    problem = _sign_of_life(unit, node, found.failure)
+    _refuse_on_offline_primary(ctx.config, instance, found)
+    problem = _sign_of_life(ctx, node, found.failure)
     if not problem:
         prereq.note(f"node {node.name}, which is marked offline, does not answer")
         return
@@ -329,7 +329,7 @@ def _require_dead(
         " different replicas of them, and the writes of one guest will be lost"
     )
     if force:
-        unit.warn(text, hint=f"{lost}. Switch the machine off.")
+        ctx.log.warn(text, hint=f"{lost}. Switch the machine off.")
         return
     way = option and f" If it is certain that the instance does not run there, use {option}."
     raise errors.OpPrereqError(
@@ -355,7 +355,7 @@ def _way_out(node: Node) -> str:
     )
 
 
-def _sign_of_life(unit: AnyUnit, node: Node, failure: Exception | None) -> str:
+def _sign_of_life(ctx: Context, node: Node, failure: Exception | None) -> str:
     """Return what shows that a machine is on; empty when nothing does.
 
     :param failure: why the node did not answer; None when it answered.
@@ -366,7 +366,7 @@ def _sign_of_life(unit: AnyUnit, node: Node, failure: Exception | None) -> str:
         return f"it answers, although not this question ({why(failure)})"
     if failure.machine_is_on and machine.current().has_own_system:
         return f"its machine is on, only its node daemon does not answer ({why(failure)})"
-    if oob.is_powered(unit.ctx, node):
+    if oob.is_powered(ctx, node):
         return (
             "its out-of-band helper reports that the machine is switched on, although it does not"
             f" answer ({why(failure)})"

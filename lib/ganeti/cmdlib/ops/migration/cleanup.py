@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import mirror
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.liveness import location
@@ -120,52 +120,52 @@ class _Found:
         return not others or (uuid == source.uuid and all(map(_has_arrived, others)))
 
 
-def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = time.sleep) -> None:
+def clean_up(ctx: Context, plan: CleanupPlan, sleep: Callable[[float], None] = time.sleep) -> None:
     """Find out which node has the instance, and make both sides and the configuration agree.
 
     :raises errors.OpExecError: no node has it, or several have, or a node does not answer.
     """
     instance, source = plan.instance, plan.source
     nodes = {node.uuid: node for node in plan.nodes}
-    unit.feedback(f"Finding out where instance {instance.name} runs")
-    found, stays = _settled(unit, plan, sleep)
-    chosen = nodes[stays or _node_that_keeps(unit, plan, found)]
+    ctx.log.feedback(f"Finding out where instance {instance.name} runs")
+    found, stays = _settled(ctx, plan, sleep)
+    chosen = nodes[stays or _node_that_keeps(ctx, plan, found)]
     arrived = chosen.uuid in found.waiting or _has_arrived(found.here[chosen.uuid])
     # No other node may go on with the instance. Those which have sent it cannot.
     for uuid in found.waiting:
         if uuid != chosen.uuid:
-            live.abort_on_target(unit.rpc, instance, nodes[uuid], None)
+            live.abort_on_target(ctx.rpc, instance, nodes[uuid], None)
     for uuid in found.here:
         if uuid != chosen.uuid:
-            unit.rpc.call(
+            ctx.rpc.call(
                 INSTANCE_SHUTDOWN, uuid, instance=instance, timeout_s=0, reason=[]
             ).payload()
     if chosen.uuid == source.uuid:
-        unit.feedback(f"* it runs on its primary node {source.name}")
+        ctx.log.feedback(f"* it runs on its primary node {source.name}")
     else:
-        unit.feedback(f"* it runs on {chosen.name}, which becomes its primary node")
-        live.record_target(unit.config, instance, chosen)
+        ctx.log.feedback(f"* it runs on {chosen.name}, which becomes its primary node")
+        live.record_target(ctx.config, instance, chosen)
     if chosen.uuid in found.here and found.here[chosen.uuid].status == live.POSTCOPY:
-        _complete_postcopy(unit, instance, chosen, [nodes[uuid] for uuid in found.sent], sleep)
+        _complete_postcopy(ctx, instance, chosen, [nodes[uuid] for uuid in found.sent], sleep)
     known = found.known() | {source.uuid}
     for uuid in dict.fromkeys((*found.sent, source.uuid)):
         if uuid in nodes and uuid != chosen.uuid:
-            _forget_sent(unit.rpc, instance, uuid)
-    _forget_transfers(unit.rpc, instance, [uuid for uuid in nodes if uuid not in known])
+            _forget_sent(ctx.rpc, instance, uuid)
+    _forget_transfers(ctx.rpc, instance, [uuid for uuid in nodes if uuid not in known])
     if arrived or chosen.uuid != source.uuid:
-        _let_run(unit.config, unit.rpc, instance, chosen)
+        _let_run(ctx.config, ctx.rpc, instance, chosen)
     elif chosen.uuid != stays:
-        live.continue_on_source(unit.rpc, instance, source, True)
+        live.continue_on_source(ctx.rpc, instance, source, True)
     others = [node for node in plan.nodes if node.uuid != chosen.uuid]
-    if unit.config.disk_template(instance) in INT_MIRRORED:
+    if ctx.config.disk_template(instance) in INT_MIRRORED:
         # This activates a replica which is not active; then the two connect as single-primary.
-        assemble_disks(unit.ctx, unit.config.instance(instance.uuid), ignore_secondaries=True)
+        assemble_disks(ctx, ctx.config.instance(instance.uuid), ignore_secondaries=True)
     for node in others:
-        if unit.config.disk_template(instance) in INT_MIRRORED:
-            mirror.make_single_primary(unit.ctx, unit.config.instance(instance.uuid), node)
+        if ctx.config.disk_template(instance) in INT_MIRRORED:
+            mirror.make_single_primary(ctx, ctx.config.instance(instance.uuid), node)
         else:
-            shutdown_disks(unit.config, unit.rpc, instance, node.uuid)
-    unit.feedback("* done")
+            shutdown_disks(ctx.config, ctx.rpc, instance, node.uuid)
+    ctx.log.feedback("* done")
 
 
 def _forget_sent(rpc: RpcRunner, instance: Instance, node_uuid: str) -> None:
@@ -196,7 +196,7 @@ def _let_run(config: Config, rpc: RpcRunner, instance: Instance, node: Node) -> 
 
 
 def _settled(
-    unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None]
+    ctx: Context, plan: CleanupPlan, sleep: Callable[[float], None]
 ) -> tuple[_Found, str | None]:
     """Return what the nodes have of the instance when no transfer goes on any more.
 
@@ -204,20 +204,20 @@ def _settled(
     :raises errors.OpExecError: a node does not answer, or the transfer does not end.
     """
     for _attempt in range(live.UNANSWERED_POLLS):
-        found = _find(unit.config, unit.rpc, plan, sleep)
+        found = _find(ctx.config, ctx.rpc, plan, sleep)
         uuid = found.sender()
         if uuid is None or not found.may_keep(uuid, plan.source):
             return found, None
-        sender = unit.config.node(uuid)
-        unit.feedback(f"* ending the transfer of its memory from {sender.name}")
+        sender = ctx.config.node(uuid)
+        ctx.log.feedback(f"* ending the transfer of its memory from {sender.name}")
         try:
-            live.continue_on_source(unit.rpc, plan.instance, sender, True)
+            live.continue_on_source(ctx.rpc, plan.instance, sender, True)
         except errors.NodeCallFailed as err:
             # It was sent meanwhile, or the guest has ended: the node reports that from now on.
             problem = why(err)
             sleep(live.POLL_S)
             continue
-        found = _find(unit.config, unit.rpc, plan, sleep)
+        found = _find(ctx.config, ctx.rpc, plan, sleep)
         stays = uuid in found.here and found.may_keep(uuid, plan.source)
         return found, uuid if stays else None
     raise errors.OpExecError(
@@ -246,7 +246,7 @@ def _find(
     return found
 
 
-def _node_that_keeps(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
+def _node_that_keeps(ctx: Context, plan: CleanupPlan, found: _Found) -> str:
     """Return the UUID of the node which keeps the instance.
 
     :raises errors.OpExecError: it is nowhere, or on several nodes without a known reason.
@@ -263,10 +263,10 @@ def _node_that_keeps(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
     if not found.here:
         for uuid in found.waiting:
             if uuid != source.uuid:
-                live.abort_on_target(unit.rpc, instance, unit.config.node(uuid), None)
+                live.abort_on_target(ctx.rpc, instance, ctx.config.node(uuid), None)
         if len(found.sent) == 1 and source.uuid not in found.sent:
             # The configuration names the other node, where the user can start it.
-            _forget_sent(unit.rpc, instance, next(iter(found.sent)))
+            _forget_sent(ctx.rpc, instance, next(iter(found.sent)))
         if found.sent:
             raise errors.OpExecError(
                 f"instance {instance.name} was sent from node"
@@ -283,7 +283,7 @@ def _node_that_keeps(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
         (other,) = set(found.here) - {source.uuid}
         if sender.status in live.FAILED and found.may_keep(source.uuid, source):
             # The transfer failed when all was sent.
-            unit.feedback(f"* a transfer to {names[other]} failed")
+            ctx.log.feedback(f"* a transfer to {names[other]} failed")
             return source.uuid
     raise errors.OpExecError(
         f"instance {instance.name} runs on several nodes:"
@@ -292,7 +292,7 @@ def _node_that_keeps(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
 
 
 def _complete_postcopy(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     target: Node,
     sources: Sequence[Node],
@@ -310,26 +310,26 @@ def _complete_postcopy(
         )
     (source,) = sources
     paused = [
-        _report(unit.rpc, instance, node).postcopy_status == live.POSTCOPY_PAUSED
+        _report(ctx.rpc, instance, node).postcopy_status == live.POSTCOPY_PAUSED
         for node in (target, source)
     ]
     if any(paused):
-        unit.feedback(f"* resuming the transfer from {source.name} to {target.name}")
+        ctx.log.feedback(f"* resuming the transfer from {source.name} to {target.name}")
         for wanted, call, node, args in (
             (paused[0], ACCEPT_INSTANCE, target, {"info": None}),
             (
                 paused[1],
                 INSTANCE_MIGRATE,
                 source,
-                {"cluster_name": unit.config.cluster_name, "live": True},
+                {"cluster_name": ctx.config.cluster_name, "live": True},
             ),
         ):
             if wanted:
-                unit.rpc.call(
+                ctx.rpc.call(
                     call, node.uuid, instance=instance, target=target.secondary_ip, **args
                 ).payload()
     try:
-        live.follow(unit, instance, source, sleep)
+        live.follow(ctx.rpc, ctx.log, instance, source, sleep)
     except (live.CannotFollow, live.NotSent) as err:
         raise errors.OpExecError(
             f"instance {instance.name} is on node {target.name}, but a part of its memory is still"

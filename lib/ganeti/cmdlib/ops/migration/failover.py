@@ -13,11 +13,12 @@ dies then, the watcher starts the instance on the target.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks import mirror, replicas, suspended_io
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
@@ -30,58 +31,72 @@ if TYPE_CHECKING:
 
 
 def fail_over(
-    unit: AnyUnit, plan: MigrationPlan, *, shutdown_timeout_s: int, ignore_consistency: bool
+    ctx: Context,
+    plan: MigrationPlan,
+    *,
+    shutdown_timeout_s: int,
+    reason: Sequence[Any] | None,
+    ignore_consistency: bool,
 ) -> None:
     """Stop the instance on the source, make the target its primary node, and start it there if
     it is marked up.
 
+    :param reason: the trail of reasons of the opcode.
     :raises errors.OpExecError: the text says on which node the instance is now.
     """
     instance, source, target = plan.instance, plan.source, plan.target
-    disks = mirror.mirrored_disks(unit.config, instance)
+    disks = mirror.mirrored_disks(ctx.config, instance)
     if source.offline:
         suspended_io.conclude(
-            unit.config, unit.rpc, [(disk, instance) for disk in disks], source.uuid
+            ctx.config, ctx.rpc, [(disk, instance) for disk in disks], source.uuid
         )
-    with UndoStack(unit.warn) as undo:
+    with UndoStack(ctx.log.warn) as undo:
         if disks and not instance.disks_active:
             undo.add(
                 f"active disks of {instance.name}",
                 _deactivate_compared,
-                unit.config,
-                unit.rpc,
+                ctx.config,
+                ctx.rpc,
                 plan,
             )
-        good = not disks or _require_latest(unit, plan, ignore_consistency)
-        unit.feedback(f"Failing instance {instance.name} over from {source.name} to {target.name}")
+        good = not disks or _require_latest(ctx, plan, ignore_consistency)
+        ctx.log.feedback(
+            f"Failing instance {instance.name} over from {source.name} to {target.name}"
+        )
         if source.offline:
-            unit.warn(f"node {source.name} is offline: not stopping the instance there")
+            ctx.log.warn(f"node {source.name} is offline: not stopping the instance there")
         else:
-            _stop_on_source(unit, plan, shutdown_timeout_s, ignore_consistency)
+            _stop_on_source(ctx.rpc, ctx.log, plan, shutdown_timeout_s, reason, ignore_consistency)
             if disks and instance.disks_active:
-                good = _require_still_latest(unit, plan, ignore_consistency)
+                good = _require_still_latest(ctx, plan, ignore_consistency)
         stays_active = instance.disks_active and instance.admin_state == prereq.ADMIN_UP
         if disks and not stays_active:
-            _shut_down(unit, plan, None, ignore_consistency)
+            _shut_down(ctx, plan, None, ignore_consistency)
         elif not source.offline:
-            _shut_down(unit, plan, source.uuid, ignore_consistency)
+            _shut_down(ctx, plan, source.uuid, ignore_consistency)
         undo.commit()
-    with unit.config.transaction() as change:
+    with ctx.config.transaction() as change:
         change.instances.set_primary(instance.uuid, target.uuid)
         replicas.record_new_primary(change, disks, source, good=good)
         if disks and instance.admin_state != prereq.ADMIN_UP:
             change.instances.set_disks_active(instance.uuid, False)
-    if instance.admin_state != prereq.ADMIN_UP:
-        return
-    unit.feedback(f"* starting it on {target.name}")
+    if instance.admin_state == prereq.ADMIN_UP:
+        _start_on_target(ctx, plan, reason, accept_loss=ignore_consistency)
+
+
+def _start_on_target(
+    ctx: Context, plan: MigrationPlan, reason: Sequence[Any] | None, *, accept_loss: bool
+) -> None:
+    instance, target = plan.instance, plan.target
+    ctx.log.feedback(f"* starting it on {target.name}")
     try:
         # The former primary node has the other replica now; that node may be dead.
         power.start(
-            unit.ctx,
-            unit.config.instance(instance.uuid),
-            unit.op.reason,
-            ignore_secondaries=ignore_consistency,
-            accept_loss=ignore_consistency,
+            ctx,
+            ctx.config.instance(instance.uuid),
+            reason,
+            ignore_secondaries=accept_loss,
+            accept_loss=accept_loss,
         )
     except errors.OpExecError as err:
         raise errors.OpExecError(
@@ -90,7 +105,7 @@ def fail_over(
         ) from err
 
 
-def _require_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool) -> bool:
+def _require_latest(ctx: Context, plan: MigrationPlan, ignore_consistency: bool) -> bool:
     """Check that the replicas on the target have all confirmed writes, before anything is changed.
 
     :returns: whether they have; False when a possible loss was accepted.
@@ -102,14 +117,14 @@ def _require_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool
         if plan.instance.disks_active and not alone
         else mirror.compare_inactive
     )
-    return check(unit.ctx, plan.instance, plan.target, alone=alone, ignore=ignore_consistency)
+    return check(ctx, plan.instance, plan.target, alone=alone, ignore=ignore_consistency)
 
 
-def _require_still_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool) -> bool:
+def _require_still_latest(ctx: Context, plan: MigrationPlan, ignore_consistency: bool) -> bool:
     """Check again after the instance was stopped: the mirror may be interrupted meanwhile."""
     instance, source = plan.instance, plan.source
     return mirror.require_good_replica(
-        unit.ctx,
+        ctx,
         instance,
         plan.target,
         alone=False,
@@ -131,25 +146,30 @@ def _deactivate_compared(config: Config, rpc: RpcRunner, plan: MigrationPlan) ->
 
 
 def _shut_down(
-    unit: AnyUnit, plan: MigrationPlan, node_uuid: str | None, ignore_consistency: bool
+    ctx: Context, plan: MigrationPlan, node_uuid: str | None, ignore_consistency: bool
 ) -> None:
     try:
         if node_uuid is None:
-            _deactivate_compared(unit.config, unit.rpc, plan)
+            _deactivate_compared(ctx.config, ctx.rpc, plan)
         else:
-            shutdown_disks(unit.config, unit.rpc, plan.instance, node_uuid)
+            shutdown_disks(ctx.config, ctx.rpc, plan.instance, node_uuid)
     except errors.OpExecError as err:
         if not ignore_consistency:
             raise
-        unit.warn(str(err))
+        ctx.log.warn(str(err))
 
 
 def _stop_on_source(
-    unit: AnyUnit, plan: MigrationPlan, shutdown_timeout_s: int, ignore_consistency: bool
+    rpc: RpcRunner,
+    log: JobLog,
+    plan: MigrationPlan,
+    shutdown_timeout_s: int,
+    reason: Sequence[Any] | None,
+    ignore_consistency: bool,
 ) -> None:
     instance, source = plan.instance, plan.source
-    unit.feedback(f"* stopping it on {source.name}")
-    answer = power.ask_to_stop(unit.rpc, instance, source.uuid, shutdown_timeout_s, unit.op.reason)
+    log.feedback(f"* stopping it on {source.name}")
+    answer = power.ask_to_stop(rpc, instance, source.uuid, shutdown_timeout_s, reason)
     if answer.failure is not None:
         if not ignore_consistency:
             raise errors.OpExecError(
@@ -157,7 +177,7 @@ def _stop_on_source(
                 f" {why(answer.failure)}."
                 " Only if that machine is certainly off, repeat with --ignore-consistency."
             ) from answer.failure
-        unit.warn(
+        log.warn(
             f"could not stop instance {instance.name} on node {source.name}: {why(answer.failure)}",
             hint="Make sure that the machine is off before the instance starts elsewhere.",
         )

@@ -23,12 +23,13 @@ are removed with the next replacement, or with the instance.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import (
     capacity,
     convert,
@@ -41,6 +42,7 @@ from ganeti.cmdlib.ops.disks import (
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
+from ganeti.cmdlib.ops.policy.instance import Override
 from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
@@ -111,11 +113,11 @@ def applies(config: Config, instance: Instance, target: Node) -> bool:
 
 
 def plan(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     target: Node,
+    override: Override,
     *,
-    ignore_policy: bool,
     ignore_consistency: bool = False,
     partner: Node | None = None,
     wait_for_sync: bool = False,
@@ -126,10 +128,10 @@ def plan(
     :param wait_for_sync: start the instance only when the replicas are in sync.
     :raises errors.OpPrereqError: it cannot go there, or neither node can stay.
     """
-    config = unit.config
+    config = ctx.config
     prereq.require_not_forthcoming(instance, "fail over")
     prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "fail over")
-    prereq.require_target(unit.config, target, instance.hypervisor)
+    prereq.require_target(ctx.config, target, instance.hypervisor)
     source = config.node(instance.primary_node)
     (secondary_uuid,) = config.secondary_nodes(instance)
     secondary = config.node(secondary_uuid)
@@ -138,15 +140,15 @@ def plan(
             f"node {target.name} is not in the group of instance {instance.name}",
             errors.ECODE_INVAL,
         )
-    running = prereq.is_running(location.require_failover(unit, instance, force=ignore_consistency))
+    running = prereq.is_running(location.require_failover(ctx, instance, force=ignore_consistency))
     filled = config.filled(instance)
-    facts = require_policy(unit, filled, target, ignore=ignore_policy)
+    facts = require_policy(ctx, filled, target, override)
     disks = mirror.mirrored_disks(config, instance)
-    capacity.require_free_space(config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
+    capacity.require_free_space(config, ctx.rpc, [target.uuid], capacity.volumes_mib(disks))
     if instance.admin_state == prereq.ADMIN_UP:
-        prereq.require_can_run(config, unit.rpc, filled, target, facts, restart=running)
+        prereq.require_can_run(config, ctx.rpc, filled, target, facts, restart=running)
     stays, left = _partner(instance, source, secondary, partner)
-    _require_no_snapshots(unit, instance, left)
+    _require_no_snapshots(ctx, instance, left)
     return FailoverToAnyPlan(
         instance,
         source,
@@ -184,9 +186,9 @@ def _partner(
     return named, secondary if named.uuid == source.uuid else source
 
 
-def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None:
+def _require_no_snapshots(ctx: Context, instance: Instance, left: Node) -> None:
     snapshots.require_none(
-        unit.ctx,
+        ctx,
         instance,
         f"take the replicas of the disks from {left.name} of",
         nodes=[left.uuid],
@@ -202,17 +204,19 @@ class FailoverToAny:
 
     def __init__(
         self,
-        unit: AnyUnit,
+        ctx: Context,
         plan: FailoverToAnyPlan,
         *,
         shutdown_timeout_s: int,
+        reason: Sequence[Any] | None,
         ignore_consistency: bool,
     ) -> None:
-        self._unit = unit
-        self._config = unit.config
-        self._rpc = unit.rpc
+        self._ctx = ctx
+        self._config = ctx.config
+        self._rpc = ctx.rpc
         self._plan = plan
         self._shutdown_timeout_s = shutdown_timeout_s
+        self._reason = reason
         self._ignore_consistency = ignore_consistency
 
     def run(self) -> None:
@@ -220,15 +224,15 @@ class FailoverToAny:
 
         :raises errors.OpExecError: the text says to which node the instance belongs now.
         """
-        unit, config = self._unit, self._config
+        ctx, config = self._ctx, self._config
         instance, target = self._plan.instance, self._plan.target
         was_active = instance.disks_active
         self._let_write_alone()
         try:
             self._check_partner()
             # Nothing is destroyed before the replica which stays is known to be good.
-            convert.clear(unit, instance)
-            unit.feedback(
+            convert.clear(ctx, instance)
+            ctx.log.feedback(
                 f"Failing instance {instance.name} over from {self._plan.source.name} to"
                 f" {target.name}, mirrored to {self._plan.partner.name}"
             )
@@ -253,7 +257,7 @@ class FailoverToAny:
         if instance.admin_state == prereq.ADMIN_UP:
             self._start(moved)
         if not self._plan.wait_for_sync:
-            sync.require_in_sync(unit.ctx, moved, disks)
+            sync.require_in_sync(ctx, moved, disks)
         self._remove_old_replicas(moved)
         if not was_active and instance.admin_state != prereq.ADMIN_UP:
             disk_work.shutdown_disks(config, self._rpc, moved)
@@ -281,10 +285,10 @@ class FailoverToAny:
         plan = self._plan
         if plan.left.offline:
             if plan.partner.uuid == plan.source.uuid and plan.instance.disks_active:
-                mirror.require_good_primary(self._unit.ctx, plan.instance)
+                mirror.require_good_primary(self._ctx, plan.instance)
             else:
                 good = mirror.compare_inactive(
-                    self._unit.ctx,
+                    self._ctx,
                     plan.instance,
                     plan.partner,
                     alone=True,
@@ -305,10 +309,10 @@ class FailoverToAny:
         check = (
             mirror.ensure_good_replica if plan.instance.disks_active else mirror.compare_inactive
         )
-        return check(self._unit.ctx, plan.instance, plan.partner, alone=False, ignore=ignore)
+        return check(self._ctx, plan.instance, plan.partner, alone=False, ignore=ignore)
 
     def _keep_secondary_or_primary(self) -> None:
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         try:
             self._compare_secondary(ignore=False)
         except errors.OpExecError as err:
@@ -317,16 +321,16 @@ class FailoverToAny:
             return
         try:
             if not plan.instance.disks_active:
-                disk_work.assemble_disks(unit.ctx, plan.instance)
-            mirror.require_good_primary(unit.ctx, plan.instance)
+                disk_work.assemble_disks(ctx, plan.instance)
+            mirror.require_good_primary(ctx, plan.instance)
         except errors.OpExecError as err:
             if not self._ignore_consistency:
                 raise errors.OpExecError(f"{refusal} {err}") from err
             good = self._compare_secondary(ignore=True)
             self._plan = dataclasses.replace(plan, good=good)
             return
-        _require_no_snapshots(unit, plan.instance, plan.partner)
-        unit.warn(f"{refusal} Node {plan.source.name} keeps its replica instead")
+        _require_no_snapshots(ctx, plan.instance, plan.partner)
+        ctx.log.warn(f"{refusal} Node {plan.source.name} keeps its replica instead")
         self._plan = dataclasses.replace(plan, partner=plan.source, left=plan.partner)
 
     def _require_primary(self) -> None:
@@ -337,16 +341,16 @@ class FailoverToAny:
 
         :raises errors.OpExecError: a replica is not complete, or may have missed writes.
         """
-        unit, instance = self._unit, self._plan.instance
+        ctx, instance = self._ctx, self._plan.instance
         if instance.disks_active:
             try:
-                mirror.require_good_primary(unit.ctx, instance)
+                mirror.require_good_primary(ctx, instance)
             except (errors.OpExecError, errors.RpcError) as err:
-                unit.info(f"{err} Activating the disks")
+                ctx.log.info(f"{err} Activating the disks")
             else:
                 return
-        disk_work.assemble_disks(unit.ctx, instance)
-        mirror.require_good_primary(unit.ctx, instance)
+        disk_work.assemble_disks(ctx, instance)
+        mirror.require_good_primary(ctx, instance)
 
     # -- the replica which moves -----------------------------------------------
 
@@ -354,7 +358,7 @@ class FailoverToAny:
         """Make volumes and metadata on the target; its DRBD devices are active, and not
         connected.
         """
-        unit, instance, target = self._unit, self._plan.instance, self._plan.target
+        ctx, instance, target = self._ctx, self._plan.instance, self._plan.target
         minors = self._config.allocate_minors([target.uuid] * len(old))
         nodes = (target.uuid, self._plan.partner.uuid)
         new = tuple(
@@ -364,11 +368,11 @@ class FailoverToAny:
         parts = [child for disk in new for child in disk.children]
         convert.add_parts(self._config, self._rpc, instance, parts, target.uuid)
         for disk in new:
-            unit.feedback(f"* making {disk.iv_name} on node {target.name}")
+            ctx.log.feedback(f"* making {disk.iv_name} on node {target.name}")
         try:
-            disk_work.create_devices(unit.ctx, instance, {target.uuid: new})
+            disk_work.create_devices(ctx, instance, {target.uuid: new})
         except errors.OpExecError as err:
-            convert.clear(unit, instance)
+            convert.clear(ctx, instance)
             raise errors.OpExecError(f"{err}; nothing was changed") from err
         return new
 
@@ -378,7 +382,7 @@ class FailoverToAny:
         """
         instance, partner, left = self._plan.instance, self._plan.partner, self._plan.left
         if not left.offline:
-            disk_work.try_to_shut_down(self._unit.ctx, instance, old, left)
+            disk_work.try_to_shut_down(self._ctx, instance, old, left)
         for call, args in (
             (BLOCKDEV_CLOSE, {"instance_name": instance.name}),
             (DRBD_DISCONNECT_NET, {}),
@@ -411,25 +415,25 @@ class FailoverToAny:
                     ) from answer.failure
 
     def _remove_old_replicas(self, moved: Instance) -> None:
-        unit, left = self._unit, self._plan.left
+        ctx, left = self._ctx, self._plan.left
         if left.offline:
-            unit.warn(
+            ctx.log.warn(
                 f"node {left.name} is offline and keeps the old replicas of the disks of"
                 f" instance {moved.name}",
                 hint="The next replacement of disks removes them, after the node came back.",
             )
             return
         if not self._plan.good:
-            unit.warn(
+            ctx.log.warn(
                 f"the old replicas of the disks of instance {moved.name} stay on node"
                 f" {left.name}, because they may have writes which are missing now",
                 hint="The next replacement of disks, or the removal of the instance, removes them.",
             )
             return
         try:
-            convert.clear(unit, moved)
+            convert.clear(ctx, moved)
         except errors.GenericError as err:
-            unit.warn(
+            ctx.log.warn(
                 f"the old replicas of the disks of instance {moved.name} were not removed: {err}",
                 hint="The next replacement of disks, or the removal of the instance, tries again.",
             )
@@ -441,20 +445,18 @@ class FailoverToAny:
 
         :raises errors.OpExecError: it does not stop, or the partner has missed writes meanwhile.
         """
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         instance, source = plan.instance, plan.source
         if source.offline:
-            unit.warn(f"node {source.name} is offline: not stopping the instance there")
+            ctx.log.warn(f"node {source.name} is offline: not stopping the instance there")
             return
-        unit.feedback(f"* stopping it on {source.name}")
-        power.stop(
-            self._config, self._rpc, instance, self._shutdown_timeout_s, self._unit.op.reason
-        )
+        ctx.log.feedback(f"* stopping it on {source.name}")
+        power.stop(self._config, self._rpc, instance, self._shutdown_timeout_s, self._reason)
         if plan.partner.uuid == source.uuid:
             return
         # The mirror may have been interrupted meanwhile.
         still_good = mirror.require_good_replica(
-            unit.ctx,
+            ctx,
             instance,
             plan.partner,
             alone=False,
@@ -473,9 +475,9 @@ class FailoverToAny:
         :raises errors.OpExecError: they are not; the text says how to continue.
         """
         target, partner = self._plan.target, self._plan.partner
-        self._unit.feedback(f"* waiting until the replica on {target.name} is in sync")
+        self._ctx.log.feedback(f"* waiting until the replica on {target.name} is in sync")
         try:
-            sync.require_in_sync(self._unit.ctx, moved, disks)
+            sync.require_in_sync(self._ctx, moved, disks)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err} The instance is stopped and belongs to node {target.name} now; its data"
@@ -485,9 +487,9 @@ class FailoverToAny:
 
     def _start(self, moved: Instance) -> None:
         target = self._plan.target
-        self._unit.feedback(f"* starting it on {target.name}")
+        self._ctx.log.feedback(f"* starting it on {target.name}")
         try:
-            power.start(self._unit.ctx, moved, self._unit.op.reason)
+            power.start(self._ctx, moved, self._reason)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks import mirror, replicas
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
@@ -72,40 +72,38 @@ class NotSent(errors.OpExecError):
     """The source reports that the guest was not sent, or not as a whole."""
 
 
-def migrate(
-    unit: AnyUnit, plan: MigrationPlan, sleep: Callable[[float], None] = time.sleep
-) -> None:
+def migrate(ctx: Context, plan: MigrationPlan, sleep: Callable[[float], None] = time.sleep) -> None:
     """Send the running guest to the target.
 
     :raises errors.OpExecError: the guest still runs on the source; or it is not known where it
         runs, then the text asks for the clean-up mode.
     """
     instance, source, target = plan.instance, plan.source, plan.target
-    mirror.require_good_replica(unit.ctx, instance, target, alone=False, ignore=False)
-    mirror.require_own_storage(unit.config, unit.rpc, instance, source)
-    unit.feedback(
+    mirror.require_good_replica(ctx, instance, target, alone=False, ignore=False)
+    mirror.require_own_storage(ctx.config, ctx.rpc, instance, source)
+    ctx.log.feedback(
         f"Moving instance {instance.name} from {source.name} to {target.name}"
         f" {'while it runs' if plan.live else 'while it is stopped'}"
     )
     if plan.balloon_mib is not None:
-        unit.feedback(f"* shrinking the instance to {plan.balloon_mib} MiB")
-        unit.rpc.call(
+        ctx.log.feedback(f"* shrinking the instance to {plan.balloon_mib} MiB")
+        ctx.rpc.call(
             INSTANCE_BALLOON_MEMORY, source.uuid, instance=instance, memory_mib=plan.balloon_mib
         ).payload()
-    info = unit.rpc.call(MIGRATION_INFO, source.uuid, instance=instance).payload()
+    info = ctx.rpc.call(MIGRATION_INFO, source.uuid, instance=instance).payload()
     hint = f"Find out with 'gnt-instance migrate --cleanup {instance.name}'."
-    with UndoStack(unit.warn, hint=hint) as undo:
-        _activate_on_target(unit, plan, undo, sleep)
-        transfer = _Transfer(unit, plan, info)
+    with UndoStack(ctx.log.warn, hint=hint) as undo:
+        _activate_on_target(ctx, plan, undo, sleep)
+        transfer = _Transfer(ctx, plan, info)
         undo.add(
             f"the migration of {instance.name} from node {source.name} to node {target.name}",
             transfer.undo,
         )
-        unit.feedback(f"* preparing {target.name} to accept it")
-        unit.rpc.call(
+        ctx.log.feedback(f"* preparing {target.name} to accept it")
+        ctx.rpc.call(
             ACCEPT_INSTANCE, target.uuid, instance=instance, info=info, target=target.secondary_ip
         ).payload()
-        unit.feedback("* sending its memory")
+        ctx.log.feedback("* sending its memory")
         try:
             transfer.send(sleep)
         except NotSent:
@@ -119,21 +117,21 @@ def migrate(
             raise
         undo.commit()
     # The guest is on the target: the configuration must say so before anything else happens.
-    record_target(unit.config, instance, target, in_sync_with=source)
-    _finish(unit, plan, info, sleep)
+    record_target(ctx.config, instance, target, in_sync_with=source)
+    _finish(ctx, plan, info, sleep)
 
 
 def _activate_on_target(
-    unit: AnyUnit, plan: MigrationPlan, undo: UndoStack, sleep: Callable[[float], None]
+    ctx: Context, plan: MigrationPlan, undo: UndoStack, sleep: Callable[[float], None]
 ) -> None:
     """Make the disks usable on the target, too; a failure of the migration undoes it."""
     instance, target = plan.instance, plan.target
-    mirrored = unit.config.disk_template(instance) in INT_MIRRORED
+    mirrored = ctx.config.disk_template(instance) in INT_MIRRORED
     if mirrored:
         undo.add(
             f"disks of {instance.name} writable on node {target.name}",
             mirror.make_single_primary,
-            unit.ctx,
+            ctx,
             instance,
             target,
             sleep,
@@ -142,23 +140,23 @@ def _activate_on_target(
         undo.add(
             f"active disks of {instance.name} on node {target.name}",
             shutdown_disks,
-            unit.config,
-            unit.rpc,
+            ctx.config,
+            ctx.rpc,
             instance,
             target.uuid,
         )
-    unit.feedback(f"* activating its disks on {target.name}")
+    ctx.log.feedback(f"* activating its disks on {target.name}")
     if mirrored:
-        mirror.make_dual_primary(unit.ctx, instance, target, sleep)
+        mirror.make_dual_primary(ctx, instance, target, sleep)
     else:
-        assemble_disks(unit.ctx, instance, target.uuid)
+        assemble_disks(ctx, instance, target.uuid)
 
 
 class _Transfer:
     """The transfer of a guest."""
 
-    def __init__(self, unit: AnyUnit, plan: MigrationPlan, info: object) -> None:
-        self._unit = unit
+    def __init__(self, ctx: Context, plan: MigrationPlan, info: object) -> None:
+        self._ctx = ctx
         self._plan = plan
         self._info = info
         self._asked = False
@@ -170,12 +168,12 @@ class _Transfer:
         :raises NotSent: the guest is still on the source.
         :raises CannotFollow: the state of the transfer is not known, or it cannot go on.
         """
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         self._asked = True
-        answer = unit.rpc.call(
+        answer = ctx.rpc.call(
             INSTANCE_MIGRATE,
             plan.source.uuid,
-            cluster_name=unit.config.cluster_name,
+            cluster_name=ctx.config.cluster_name,
             instance=plan.instance,
             target=plan.target.secondary_ip,
             live=plan.live,
@@ -183,7 +181,8 @@ class _Transfer:
         # After a failure, too, the source may have begun: it is asked.
         try:
             follow(
-                unit,
+                ctx.rpc,
+                ctx.log,
                 plan.instance,
                 plan.source,
                 sleep,
@@ -204,7 +203,7 @@ class _Transfer:
         The result is an empty text where it does not.
         """
         plan = self._plan
-        answer = self._unit.rpc.call(
+        answer = self._ctx.rpc.call(
             INSTANCE_GET_MIGRATION_STATUS, plan.target.uuid, instance=plan.instance
         )
         status: MigrationStatus | None = None if answer.failure is not None else answer.data
@@ -214,10 +213,12 @@ class _Transfer:
         """Record that the target has the guest, which waits there for the rest of its memory."""
         if self._handed_over:
             return
-        unit, plan = self._unit, self._plan
-        record_target(unit.config, plan.instance, plan.target, in_sync_with=plan.source)
+        ctx, plan = self._ctx, self._plan
+        record_target(ctx.config, plan.instance, plan.target, in_sync_with=plan.source)
         self._handed_over = True
-        unit.feedback(f"* it is on {plan.target.name} now, which waits for the rest of its memory")
+        ctx.log.feedback(
+            f"* it is on {plan.target.name} now, which waits for the rest of its memory"
+        )
 
     def undo(self) -> None:
         """Undo a transfer which has failed: the target ends before the source goes on.
@@ -225,10 +226,10 @@ class _Transfer:
         :raises errors.OpExecError: the target is not known to have ended, so the source was left
             alone; or the source cannot go on.
         """
-        unit, plan = self._unit, self._plan
+        ctx, plan = self._ctx, self._plan
         instance, source, target = plan.instance, plan.source, plan.target
         try:
-            abort_on_target(unit.rpc, instance, target, self._info)
+            abort_on_target(ctx.rpc, instance, target, self._info)
         except errors.GenericError as err:
             if not self._asked:
                 raise
@@ -237,7 +238,7 @@ class _Transfer:
                 f" node {source.name}"
             ) from err
         if self._asked:
-            continue_on_source(unit.rpc, instance, source, plan.live)
+            continue_on_source(ctx.rpc, instance, source, plan.live)
 
     def unknown(self, problem: str) -> str:
         """Return the error text when the transfer cannot be followed."""
@@ -270,7 +271,8 @@ def record_target(
 
 
 def follow(
-    unit: AnyUnit,
+    rpc: RpcRunner,
+    log: JobLog,
     instance: Instance,
     source: Node,
     sleep: Callable[[float], None] = time.sleep,
@@ -290,7 +292,7 @@ def follow(
     pause_s = min(FIRST_POLL_S, POLL_S)
     passed_s = 0.0
     while True:
-        answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
+        answer = rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
         problem: errors.GenericError | None = answer.failure
         status: MigrationStatus | None = None if problem is not None else answer.data
         if status is not None and status.status == NONE:
@@ -311,7 +313,7 @@ def follow(
         else:
             unanswered = 0
             if status.status == COMPLETED:
-                unit.feedback(f"* all memory is sent{_durations(status)}")
+                log.feedback(f"* all memory is sent{_durations(status)}")
                 return
             if status.status in FAILED:
                 raise NotSent(
@@ -324,7 +326,7 @@ def follow(
                     raise CannotFollow("the connection between the nodes broke")
             if waited_s >= REPORT_EVERY_S and status.total_ram:
                 percent = 100.0 * (status.transferred_ram or 0) / status.total_ram
-                unit.feedback(f"* {min(percent, 99.9):.1f} % of its memory is sent")
+                log.feedback(f"* {min(percent, 99.9):.1f} % of its memory is sent")
                 waited_s = 0.0
         sleep(pause_s)
         waited_s += pause_s
@@ -356,13 +358,13 @@ def continue_on_source(rpc: RpcRunner, instance: Instance, source: Node, live: b
 
 
 def _finish(
-    unit: AnyUnit, plan: MigrationPlan, info: object, sleep: Callable[[float], None]
+    ctx: Context, plan: MigrationPlan, info: object, sleep: Callable[[float], None]
 ) -> None:
     """Clean up both sides after a complete transfer; failures are reported, the guest is safe."""
     instance, source, target = plan.instance, plan.source, plan.target
-    moved = unit.config.instance(instance.uuid)
+    moved = ctx.config.instance(instance.uuid)
     problems = []
-    answer = unit.rpc.call(
+    answer = ctx.rpc.call(
         INSTANCE_FINALIZE_MIGRATION_SRC,
         source.uuid,
         instance=instance,
@@ -371,16 +373,16 @@ def _finish(
     )
     if answer.failure is not None:
         problems.append(f"node {source.name} could not remove it: {why(answer.failure)}")
-    answer = unit.rpc.call(
+    answer = ctx.rpc.call(
         INSTANCE_FINALIZE_MIGRATION_DST, target.uuid, instance=moved, info=info, success=True
     )
     if answer.failure is not None:
         problems.append(f"node {target.name} could not complete it: {why(answer.failure)}")
     try:
-        if unit.config.disk_template(instance) in INT_MIRRORED:
-            mirror.make_single_primary(unit.ctx, moved, source, sleep)
+        if ctx.config.disk_template(instance) in INT_MIRRORED:
+            mirror.make_single_primary(ctx, moved, source, sleep)
         else:
-            shutdown_disks(unit.config, unit.rpc, instance, source.uuid)
+            shutdown_disks(ctx.config, ctx.rpc, instance, source.uuid)
     except errors.GenericError as err:
         problems.append(str(err))
     if problems:
@@ -388,4 +390,4 @@ def _finish(
             f"instance {instance.name} runs on node {target.name} now, but {'; '.join(problems)}."
             f" Run 'gnt-instance migrate --cleanup {instance.name}' when the cause is gone."
         )
-    unit.feedback("* done")
+    ctx.log.feedback("* done")

@@ -16,16 +16,17 @@ migrates it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.base import Context, LuContext
 from ganeti.cmdlib.ops.disks import mirror, replace
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.migration import failover, live
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
+from ganeti.cmdlib.ops.policy.instance import Override
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.disks.replace import ReplacePlan
@@ -72,7 +73,7 @@ class MigrateToAnyPlan:
         ]
 
 
-def plan(unit: AnyUnit, migration: MigrationPlan, *, ignore_policy: bool) -> MigrateToAnyPlan:
+def plan(ctx: Context, migration: MigrationPlan, override: Override) -> MigrateToAnyPlan:
     """Check that the target of a possible migration can get a replica of the disks.
 
     :raises errors.OpPrereqError: it cannot, or not now.
@@ -84,30 +85,30 @@ def plan(unit: AnyUnit, migration: MigrationPlan, *, ignore_policy: bool) -> Mig
             f"node {target.name} is not in the group of instance {instance.name}",
             errors.ECODE_INVAL,
         )
-    location.require_only_on_primary(unit, instance, certain_to="replace disks of")
-    disks = list(enumerate(mirror.mirrored_disks(unit.config, instance)))
-    (secondary_uuid,) = unit.config.secondary_nodes(instance)
-    replacement = replace.plan_new_secondary(
-        unit, instance, disks, target, ignore_policy=ignore_policy
-    )
-    return MigrateToAnyPlan(replacement, migration, unit.config.node(secondary_uuid))
+    location.require_only_on_primary(ctx, instance, certain_to="replace disks of")
+    disks = list(enumerate(mirror.mirrored_disks(ctx.config, instance)))
+    (secondary_uuid,) = ctx.config.secondary_nodes(instance)
+    replacement = replace.plan_new_secondary(ctx, instance, disks, target, override)
+    return MigrateToAnyPlan(replacement, migration, ctx.config.node(secondary_uuid))
 
 
 def carry_out(
-    unit: AnyUnit,
+    ctx: LuContext,
     chosen: MigrateToAnyPlan,
     plan_again: Callable[[], MigrationPlan],
     *,
     shutdown_timeout_s: int,
+    reason: Sequence[Any] | None,
 ) -> None:
     """Carry out the plan.
 
     :param plan_again: checks whether the migration is still possible. Copying the disks may have
         taken hours.
+    :param reason: the trail of reasons of the opcode.
     :raises errors.OpExecError: the text says which nodes the instance has now.
     """
     source, target = chosen.migration.source, chosen.migration.target
-    replace.Replacement(unit, chosen.replacement, early_release=False).run()
+    replace.Replacement(ctx, chosen.replacement, early_release=False).run()
     try:
         migration = plan_again()
     except (errors.OpPrereqError, errors.RpcError) as err:
@@ -118,7 +119,11 @@ def carry_out(
         ) from err
     if migration.failover:
         failover.fail_over(
-            unit, migration, shutdown_timeout_s=shutdown_timeout_s, ignore_consistency=False
+            ctx,
+            migration,
+            shutdown_timeout_s=shutdown_timeout_s,
+            reason=reason,
+            ignore_consistency=False,
         )
     else:
-        live.migrate(unit, migration)
+        live.migrate(ctx, migration)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.base import Context, JobLog
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
+from ganeti.cmdlib.ops.policy.instance import Override
 from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.objects import hypervisors
 from ganeti.objects.disk_templates import INT_MIRRORED, MIRRORED
@@ -94,16 +95,16 @@ class MigrationOptions:
     :ivar live: the guest goes on running while its memory is sent.
     :ivar allow_failover: fail over where a migration is not possible.
     :ivar allow_runtime_changes: the guest may be shrunk to the free memory of the target.
-    :ivar ignore_policy: violations of the policy are warnings.
+    :ivar override: whether violations of the policy are warnings.
     :ivar ignore_versions: the hypervisor of the target may be older.
     :ivar ignore_consistency: a failover may leave a node which is marked as offline, but not off.
     """
 
     failover: bool
+    override: Override
     live: bool = True
     allow_failover: bool = False
     allow_runtime_changes: bool = False
-    ignore_policy: bool = False
     ignore_versions: bool = False
     ignore_consistency: bool = False
 
@@ -123,7 +124,7 @@ def require_mirrored(config: Config, instance: Instance, action: str) -> None:
 
 
 def plan_migration(
-    unit: AnyUnit, instance: Instance, target: Node, options: MigrationOptions
+    ctx: Context, instance: Instance, target: Node, options: MigrationOptions
 ) -> MigrationPlan:
     """Check everything and decide how the instance gets to the target.
 
@@ -131,33 +132,33 @@ def plan_migration(
     """
     failover = options.failover
     action = "fail over" if failover else "migrate"
-    config = unit.config
+    config = ctx.config
     prereq.require_not_forthcoming(instance, action)
-    require_mirrored(unit.config, instance, action)
+    require_mirrored(ctx.config, instance, action)
     prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), action)
     source = config.node(instance.primary_node)
     if target.uuid == source.uuid:
         raise errors.OpPrereqError(
             f"instance {instance.name} is already on node {target.name}", errors.ECODE_STATE
         )
-    prereq.require_target(unit.config, target, instance.hypervisor)
+    prereq.require_target(ctx.config, target, instance.hypervisor)
     filled = config.filled(instance)
     running, facts = False, None
     if not failover:
-        failover, running, facts = _may_migrate(unit, instance, source, target, options)
+        failover, running, facts = _may_migrate(ctx, instance, source, target, options)
     if failover:
         # The failover stops it on its primary node only, before it starts on the other one.
-        info = location.require_failover(unit, instance, force=options.ignore_consistency)
+        info = location.require_failover(ctx, instance, force=options.ignore_consistency)
         running = prereq.is_running(info)
-    facts = require_policy(unit, filled, target, ignore=options.ignore_policy, facts=facts)
+    facts = require_policy(ctx, filled, target, options.override, facts=facts)
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
         free_mib = prereq.require_can_run(
-            unit.config, unit.rpc, filled, target, facts, restart=failover and running
+            ctx.config, ctx.rpc, filled, target, facts, restart=failover and running
         )
         if not failover:
             balloon_mib = _needed_balloon(
-                unit.config, unit.rpc, instance, free_mib, options.allow_runtime_changes, target
+                ctx.config, ctx.rpc, instance, free_mib, options.allow_runtime_changes, target
             )
     return MigrationPlan(instance, source, target, failover, options.live, running, balloon_mib)
 
@@ -175,7 +176,7 @@ class _Way(NamedTuple):
 
 
 def _may_migrate(
-    unit: AnyUnit,
+    ctx: Context,
     instance: Instance,
     source: Node,
     target: Node,
@@ -185,54 +186,52 @@ def _may_migrate(
     allow_failover = options.allow_failover
     if source.offline:
         problem = f"its node {source.name} is offline"
-        return _Way(_failover_instead(unit, instance, problem, allow_failover), running=False)
-    running = prereq.is_running(location.require_only_on_primary(unit, instance))
-    if unit.config.filled(instance).beparams["always_failover"]:
-        unit.info(
+        return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=False)
+    running = prereq.is_running(location.require_only_on_primary(ctx, instance))
+    if ctx.config.filled(instance).beparams["always_failover"]:
+        ctx.log.info(
             f"instance {instance.name} is failed over, not migrated, because always_failover is set"
         )
         return _Way(failover=True, running=running)
     if not running:
         return _Way(
-            _failover_instead(unit, instance, "it does not run", allow_failover), running=False
+            _failover_instead(ctx.log, instance, "it does not run", allow_failover), running=False
         )
     if not hypervisors.of(instance.hypervisor).can_migrate:
         problem = f"hypervisor {instance.hypervisor} cannot migrate"
-        return _Way(_failover_instead(unit, instance, problem, allow_failover), running=True)
-    answer = unit.rpc.call(INSTANCE_MIGRATABLE, source.uuid, instance=instance)
+        return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=True)
+    answer = ctx.rpc.call(INSTANCE_MIGRATABLE, source.uuid, instance=instance)
     if isinstance(answer.failure, errors.NodeCallFailed):
         problem = answer.failure.message
-        return _Way(_failover_instead(unit, instance, problem, allow_failover), running=True)
+        return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=True)
     answer.payload()
-    facts = _compare_versions(unit, instance, source, target, options.ignore_versions)
+    facts = _compare_versions(ctx, instance, source, target, options.ignore_versions)
     return _Way(failover=False, running=True, facts=facts)
 
 
-def _failover_instead(
-    unit: AnyUnit, instance: Instance, problem: str, allow_failover: bool
-) -> bool:
+def _failover_instead(log: JobLog, instance: Instance, problem: str, allow_failover: bool) -> bool:
     if not allow_failover:
         raise errors.OpPrereqError(
             f"cannot migrate instance {instance.name}: {problem}. Use failover, or allow it with"
             " --allow-failover.",
             errors.ECODE_STATE,
         )
-    unit.info(f"instance {instance.name} is failed over instead of migrated: {problem}")
+    log.info(f"instance {instance.name} is failed over instead of migrated: {problem}")
     return True
 
 
 def _compare_versions(
-    unit: AnyUnit, instance: Instance, source: Node, target: Node, ignore: bool
+    ctx: Context, instance: Instance, source: Node, target: Node, ignore: bool
 ) -> dict[str, Any]:
     """Check that the target's hypervisor is not older: old ones seldom accept newer guests.
 
     :returns: what the hypervisor of the target has reported.
     """
     facts = prereq.facts_of_nodes(
-        unit.rpc,
+        ctx.rpc,
         [source.uuid, target.uuid],
         instance.hypervisor,
-        unit.config.filled(instance).hvparams,
+        ctx.config.filled(instance).hvparams,
     )
     old, new = (facts[node.uuid].get("hv_version") for node in (source, target))
     if not isinstance(old, list) or not isinstance(new, list) or old <= new:
@@ -245,7 +244,7 @@ def _compare_versions(
         raise errors.OpPrereqError(
             f"{text}. Use --ignore-hvversions to try nevertheless.", errors.ECODE_STATE
         )
-    unit.warn(text)
+    ctx.log.warn(text)
     return facts[target.uuid]
 
 

@@ -22,6 +22,7 @@ from ganeti.cmdlib.ops.migration import cleanup
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan, require_mirrored
 from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.cmdlib.ops.policy.instance import Override
 from ganeti.locking import Level
 from ganeti.objects.disk_templates import EXT_MIRRORED, INT_MIRRORED
 from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
@@ -48,6 +49,11 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
 
     target: Node | None
     allocator: str | None
+
+    @property
+    def override(self) -> Override:
+        """Whether violations of the policy are warnings."""
+        return Override(self.op.ignore_ipolicy, self.op.OP_ID)
 
     def expand_names(self) -> None:
         instance = self.lock_instance(self.op.instance_name, self.op.instance_uuid)

@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.net import HOTPLUG_TARGET_DISK, HOTPLUG_TARGET_NIC
 from ganeti.wire.calls import HOTPLUG_DEVICE, HOTPLUG_SUPPORTED
@@ -29,19 +29,19 @@ class Hotplug:
     """
 
     def __init__(
-        self, unit: AnyUnit, instance: Instance, *, wanted: bool, certain_to: str = ""
+        self, ctx: Context, instance: Instance, *, wanted: bool, certain_to: str = ""
     ) -> None:
-        self._unit = unit
+        self._ctx = ctx
         self._instance = instance
         self.running = prereq.is_running(
-            location.require_only_on_primary(unit, instance, certain_to=certain_to)
+            location.require_only_on_primary(ctx, instance, certain_to=certain_to)
         )
         self.possible = False
         if self.running and wanted:
-            answer = unit.rpc.call(HOTPLUG_SUPPORTED, instance.primary_node, instance=instance)
+            answer = ctx.rpc.call(HOTPLUG_SUPPORTED, instance.primary_node, instance=instance)
             self.possible = answer.failure is None
             if answer.failure is not None:
-                unit.warn(
+                ctx.log.warn(
                     f"devices of instance {instance.name} cannot be changed while it runs:"
                     f" {why(answer.failure)}",
                     hint="Changes take effect when it is started the next time.",
@@ -63,16 +63,16 @@ class Hotplug:
         :returns: whether the guest was changed.
         """
         instance = dataclasses.replace(self._instance, nics=(nic,))
-        filled = self._unit.config.filled(instance).nics[0]
+        filled = self._ctx.config.filled(instance).nics[0]
         return self._plug(action, HOTPLUG_TARGET_NIC, filled, index, None)
 
     def _plug(self, action: str, kind: str, device: Any, seq: int, extra: list[Any] | None) -> bool:
         if not self.possible:
             return False
-        answer = self._unit.rpc.call(
+        answer = self._ctx.rpc.call(
             HOTPLUG_DEVICE,
             self._instance.primary_node,
-            instance=self._unit.config.instance(self._instance.uuid),
+            instance=self._ctx.config.instance(self._instance.uuid),
             action=action,
             dev_type=kind,
             device=device,
@@ -80,11 +80,11 @@ class Hotplug:
             seq=seq,
         )
         if answer.failure is not None:
-            self._unit.warn(
+            self._ctx.log.warn(
                 f"{kind} {seq} of the running instance {self._instance.name} was not changed:"
                 f" {why(answer.failure)}",
                 hint="The change takes effect when it is started the next time.",
             )
             return False
-        self._unit.info(f"{kind} {seq} of the running instance was changed")
+        self._ctx.log.info(f"{kind} {seq} of the running instance was changed")
         return True

@@ -20,7 +20,7 @@ from ganeti.constants.instance import BE_PARAM_TYPES
 from ganeti.objects import Instance, Node, fill, hypervisors
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import Context, LogicalUnit
     from ganeti.opcodes.instance import OpInstanceSetParams
 
     ModifyingUnit: TypeAlias = LogicalUnit[OpInstanceSetParams, Any]
@@ -46,7 +46,7 @@ def planned_parameters(
     hypervisor = instance.hypervisor
     present = instance.hvparams
     if op.hypervisor and op.hypervisor != hypervisor:
-        require_other_hypervisor(unit, instance, op.hypervisor)
+        require_other_hypervisor(unit.ctx, instance, op.hypervisor)
         if present:
             unit.info(
                 f"these parameters of hypervisor {hypervisor} are dropped:"
@@ -89,13 +89,13 @@ def planned_parameters(
     return planned
 
 
-def require_other_hypervisor(unit: ModifyingUnit, instance: Instance, name: str) -> None:
+def require_other_hypervisor(ctx: Context, instance: Instance, name: str) -> None:
     """Check that a stopped instance may change to another hypervisor.
 
     :raises errors.OpPrereqError: the cluster or a node of the instance does not have it, the
         instance runs, or its disks are opened by the present hypervisor itself.
     """
-    config = unit.config
+    config = ctx.config
     if name not in config.cluster().enabled_hypervisors:
         raise errors.OpPrereqError(
             f"hypervisor {name} is not enabled in this cluster, only"
@@ -108,8 +108,8 @@ def require_other_hypervisor(unit: ModifyingUnit, instance: Instance, name: str)
     for uuid in config.instance_nodes(instance):
         node = config.node(uuid)
         prereq.require_online(node)
-        prereq.require_hypervisor(unit.config, node, name)
-    info = location.require_only_on_primary(unit, instance, certain_to="change the hypervisor of")
+        prereq.require_hypervisor(ctx.config, node, name)
+    info = location.require_only_on_primary(ctx, instance, certain_to="change the hypervisor of")
     if prereq.is_running(info):
         raise errors.OpPrereqError(
             f"instance {instance.name} still runs; stop it before its hypervisor is changed",
@@ -191,7 +191,7 @@ def check_runtime_memory(
     wanted_mib = unit.op.runtime_mem
     if not wanted_mib:
         return
-    info = location.require_only_on_primary(unit, instance)
+    info = location.require_only_on_primary(unit.ctx, instance)
     if not prereq.is_running(info):
         raise errors.OpPrereqError(f"instance {instance.name} does not run", errors.ECODE_STATE)
     filled = unit.config.filled(planned)

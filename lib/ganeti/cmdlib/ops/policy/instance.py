@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.objects import fill, hypervisors, ipolicy
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.cmdlib.base import JobLog
     from ganeti.config import Config
     from ganeti.objects import FilledInstance, Node
 
@@ -73,6 +73,30 @@ OVERRIDING = {
 }
 
 
+class Override(NamedTuple):
+    """Whether the violations of a policy are warnings.
+
+    :ivar opcode: id of the opcode which runs; the command that overrides the policy follows from
+        it.
+    """
+
+    wanted: bool
+    opcode: str
+
+    def or_if(self, reason: bool) -> Override:
+        """Return an override which is wanted for another reason, too."""
+        return self._replace(wanted=self.wanted or reason)
+
+    def hint(self) -> str:
+        """Return a sentence with the command which overrides the policy; empty if there is none.
+
+        The command is named because the job may come from another one, such as the evacuation of a
+        node, which has no such option.
+        """
+        command = OVERRIDING.get(self.opcode)
+        return "" if command is None else f". Use '{command} --ignore-ipolicy' to override it."
+
+
 def instance_violations(config: Config, instance: FilledInstance, node: Node) -> list[str]:
     """List the violations of the policy of a node's group by an existing instance, in words."""
     group = config.snapshot().nodegroups[node.group]
@@ -96,36 +120,27 @@ def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str
     )
 
 
-def require_policy(unit: AnyUnit, instance: FilledInstance, node: Node, *, ignore: bool) -> None:
+def require_policy(
+    config: Config, log: JobLog, instance: FilledInstance, node: Node, override: Override
+) -> None:
     """Check an existing instance against the policy of the node's group.
 
-    :param ignore: violations are warnings.
     :raises errors.OpPrereqError: it violates the policy.
     """
-    refuse(
-        unit, instance.name, node, instance_violations(unit.config, instance, node), ignore=ignore
-    )
+    refuse(config, log, instance.name, node, instance_violations(config, instance, node), override)
 
 
-def refuse(unit: AnyUnit, name: str, node: Node, found: list[str], *, ignore: bool) -> None:
-    """Raise the violations found, if any, as an error; with ``ignore`` as a warning.
+def refuse(
+    config: Config, log: JobLog, name: str, node: Node, found: list[str], override: Override
+) -> None:
+    """Raise the violations found, if any, as an error, or warn about them.
 
     :raises errors.OpPrereqError: there are violations.
     """
     if not found:
         return
-    group = unit.config.snapshot().nodegroups[node.group]
+    group = config.snapshot().nodegroups[node.group]
     text = f"instance {name} violates the policy of group {group.name}: {'; '.join(found)}"
-    if not ignore:
-        raise errors.OpPrereqError(f"{text}{_override_hint(unit.op.OP_ID)}", errors.ECODE_INVAL)
-    unit.warn(text)
-
-
-def _override_hint(opcode: str) -> str:
-    """Return a sentence with the command which overrides the policy; empty if there is none.
-
-    The command is named because the job may come from another one, such as the evacuation of a
-    node, which has no such option.
-    """
-    command = OVERRIDING.get(opcode)
-    return "" if command is None else f". Use '{command} --ignore-ipolicy' to override it."
+    if not override.wanted:
+        raise errors.OpPrereqError(f"{text}{override.hint()}", errors.ECODE_INVAL)
+    log.warn(text)

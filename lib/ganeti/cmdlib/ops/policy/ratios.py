@@ -24,7 +24,8 @@ from ganeti.objects import fill
 from ganeti.objects.by_node import instances_of_node
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.cmdlib.base import Context, JobLog
+    from ganeti.config import Config
     from ganeti.objects import ConfigData, FilledInstance, Instance, Node
 
 
@@ -114,55 +115,53 @@ def problems(data: ConfigData, node: Node, use: Use, facts: Mapping[str, Any] | 
 
 
 def require(
-    unit: AnyUnit,
+    config: Config,
+    log: JobLog,
     name: str,
     node: Node,
     own: Use,
     *,
-    ignore: bool,
+    override: policy.Override,
     facts: Mapping[str, Any] | None,
     without: str | None = None,
 ) -> None:
     """Check that one more instance stays within the ratios of a node.
 
     :param own: what the instance uses of the node; nothing is checked where it uses nothing.
-    :param ignore: violations are warnings.
     :param without: UUID of the instance, which may be on the node already.
     :raises errors.OpPrereqError: a ratio would be exceeded.
     """
     if own == Use():
         return
-    data = unit.config.snapshot()
+    data = config.snapshot()
     use = present_use(data, node.uuid, own, without)
     found = problems(data, node, use, facts if own.vcpus else None)
-    policy.refuse(unit, name, node, found, ignore=ignore)
+    policy.refuse(config, log, name, node, found, override)
 
 
 def require_policy(
-    unit: AnyUnit,
+    ctx: Context,
     instance: FilledInstance,
     target: Node,
-    *,
-    ignore: bool,
+    override: policy.Override,
     facts: dict[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Check the policy of a group, and the ratios of the node to which an existing instance moves.
 
     When its primary node is offline, exceeded ratios are warnings: the guest has to run somewhere.
 
-    :param ignore: violations are warnings.
     :param facts: what the hypervisor of the target has just reported; None asks it if necessary.
     :returns: what the hypervisor of the target has reported, for further checks; None if it was not
         asked.
     :raises errors.OpPrereqError: the policy would be violated.
     """
-    policy.require_policy(unit, instance, target, ignore=ignore)
+    policy.require_policy(ctx.config, ctx.log, instance, target, override)
     own = use_of(instance.beparams, instance.disk_template, primary=True)
     if own.vcpus and facts is None:
-        facts = prereq.node_facts(unit.rpc, target.uuid, instance.hypervisor, instance.hvparams)
-    lost = unit.config.node(instance.primary_node).offline
+        facts = prereq.node_facts(ctx.rpc, target.uuid, instance.hypervisor, instance.hvparams)
+    lost = ctx.config.node(instance.primary_node).offline
     require(
-        unit, instance.name, target, own, ignore=ignore or lost, facts=facts,
+        ctx.config, ctx.log, instance.name, target, own, override=override.or_if(lost), facts=facts,
         without=instance.uuid,
     )  # fmt: skip
     return facts
