@@ -6,6 +6,7 @@ asks for the lower number.
 
 - ``source``: read and parse the files of a tree
 - ``functions``: long functions, deep nesting, wide signatures, helpers that take a whole unit
+- ``units``: helpers of logical units for which a ``Context`` is enough
 - ``imports``: the graph of imports, circles of files, arrows that run back inside a folder
 - ``copies``: runs of equal lines
 - ``unused``: functions, methods and constants without a caller; ``unused-names`` has the exceptions

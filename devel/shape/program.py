@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from devel.shape import copies, functions, imports, source, unused
+from devel.shape import copies, functions, imports, source, units, unused
 
 LIMITS = Path(__file__).with_name("limits.json")
 
@@ -45,6 +45,7 @@ FIGURES: dict[str, Callable[[Sources], Sequence[object]]] = {
     f"functions nested deeper than {functions.DEEP}": functions.deep_functions,
     f"functions with {functions.WIDE} or more parameters": functions.wide_functions,
     "functions below cmdlib/ops which take a whole unit": functions.unit_helpers,
+    "functions below cmdlib/ops for which a Context is enough": units.needless,
     "circles of files": _circles,
     "arrows back inside folders": _arrows_back,
     f"copies of {copies.RUN} or more lines": copies.copies,

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from devel.shape import copies, functions, imports, program, unused
+from devel.shape import copies, functions, imports, program, units, unused
 from devel.shape.source import Source
 
 BODY = "".join(f"    a = {number}\n" for number in range(functions.LONG))
@@ -60,6 +60,78 @@ def test_helpers_which_take_a_unit_are_counted_below_ops_only() -> None:
     text = "def f(unit: AnyUnit): pass\ndef g(config: Config): pass"
     found = functions.unit_helpers(sources(cmdlib__ops__x=text, cmdlib__x=text))
     assert [(place.file, place.name) for place in found] == [("cmdlib/ops/x.py", "f")]
+
+
+def needless(**texts: str) -> list[str]:
+    return [place.name for place in units.needless(sources(**texts))]
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        ("unit.config.node(x); unit.rpc.call(y); unit.log.warn(z)", False),
+        ("unit.ctx.config.node(x); g(unit.ctx.refused)", False),
+        ("unit.op.force", True),
+        ("unit.need(level, keys)", True),
+        ("unit.ctx.callbacks.check_cancel()", True),
+        ("unknown(unit)", True),
+        ("found = unit", True),
+    ],
+)
+def test_a_unit_is_needless_where_only_its_context_is_used(body: str, more: bool) -> None:
+    text = f"def f(unit: AnyUnit): {body}"
+    assert needless(cmdlib__ops__x=text) == ([] if more else ["f"])
+
+
+@pytest.mark.parametrize("kind", ["AnyUnit", "NewInstanceUnit[Plan]", "LuContext"])
+def test_each_kind_of_unit_is_looked_at(kind: str) -> None:
+    assert needless(cmdlib__ops__x=f"def f(x: int, it: {kind}): it.log.warn(x)") == ["f"]
+
+
+def test_the_whole_context_is_needed_for_the_job() -> None:
+    assert needless(cmdlib__ops__x="def f(ctx: LuContext): ctx.callbacks.check_cancel()") == []
+
+
+@pytest.mark.parametrize(("last", "found"), [("config", ["f", "g", "h"]), ("op", [])])
+def test_who_passes_a_unit_on_needs_what_the_other_one_needs(last: str, found: list[str]) -> None:
+    first = """
+from ganeti.cmdlib.ops import other
+def f(unit: AnyUnit): undo.add("words", other.g, unit, 1)
+"""
+    second = """
+from ganeti.cmdlib.ops.third import h as again
+def g(unit: AnyUnit, number: int): again(1, unit=unit)
+"""
+    third = f"def h(number: int, unit: AnyUnit): unit.{last}.x"
+    assert (
+        needless(cmdlib__ops__first=first, cmdlib__ops__other=second, cmdlib__ops__third=third)
+        == found
+    )
+
+
+def test_a_function_which_gets_the_context_does_not_need_the_unit() -> None:
+    text = "def f(unit: AnyUnit): g(unit.ctx)\ndef g(ctx: Context): pass"
+    assert needless(cmdlib__ops__x=text) == ["f"]
+
+
+@pytest.mark.parametrize(("use", "found"), [("rpc", ["f", "Work"]), ("downgrade_locks", [])])
+def test_a_class_is_asked_what_it_does_with_its_unit(use: str, found: list[str]) -> None:
+    text = f"""
+def f(unit: AnyUnit): return Work(unit)
+class Work:
+    def __init__(self, unit: AnyUnit): self._unit = unit
+    def run(self): self._unit.{use}.x
+"""
+    assert needless(cmdlib__ops__x=text) == found
+
+
+def test_a_circle_of_helpers_does_not_need_the_unit_by_itself() -> None:
+    text = "def f(unit: AnyUnit): g(unit)\ndef g(unit: AnyUnit): f(unit)"
+    assert needless(cmdlib__ops__x=text) == ["f", "g"]
+
+
+def test_a_unit_of_a_function_above_ops_is_not_counted() -> None:
+    assert needless(cmdlib__x="def f(unit: AnyUnit): unit.config.x") == []
 
 
 def test_a_circle_of_files_is_found() -> None:
