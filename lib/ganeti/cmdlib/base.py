@@ -450,20 +450,6 @@ class LogicalUnit(Generic[OpT, PlanT]):
         """
         return None
 
-    # -- feedback --------------------------------------------------------------
-
-    def feedback(self, text: str) -> None:
-        """Add a line to the job log."""
-        self.log.feedback(text)
-
-    def info(self, text: str) -> None:
-        """Add information to the job log and to the log of the daemon."""
-        self.log.info(text)
-
-    def warn(self, text: str, hint: str = "") -> None:
-        """Add a warning to the job log and to the log of the daemon."""
-        self.log.warn(text, hint)
-
     # -- locks -----------------------------------------------------------------
 
     def need(self, level: Level, keys: LockRequest, *, shared: bool = False) -> None:

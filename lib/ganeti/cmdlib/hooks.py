@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -86,8 +86,6 @@ class HookedUnit(Protocol):
     def hook_nodes(self, plan: Any, /) -> tuple[Sequence[str], Sequence[str]]: ...
 
     def post_hooks_done(self, results: HookResults, result: Any, /) -> object: ...
-
-    def warn(self, text: str) -> None: ...
 
 
 class Hooks:
@@ -301,10 +299,13 @@ class HookRunner:
 
     The processor makes it after ``check_prereq``, when the plan is known. It keeps the values from
     before the operation.
+
+    :param warn: adds a warning to the log of the job.
     """
 
-    def __init__(self, unit: HookedUnit, plan: object) -> None:
+    def __init__(self, unit: HookedUnit, plan: object, warn: Callable[[str], None]) -> None:
         self._unit = unit
+        self._warn = warn
         self._plan = plan
         self._config = unit.config
         self._before: dict[str, object] = {}
@@ -344,9 +345,7 @@ class HookRunner:
             if result.offline:
                 continue
             if result.failure is not None:
-                self._unit.warn(
-                    f"pre hooks of node {result.node_name} were not run: {result.failure}"
-                )
+                self._warn(f"pre hooks of node {result.node_name} were not run: {result.failure}")
                 continue
             asked += 1
             vetoes.extend(
@@ -388,12 +387,10 @@ class HookRunner:
             if result.offline:
                 continue
             if result.failure is not None:
-                self._unit.warn(
-                    f"post hooks of node {result.node_name} were not run: {result.failure}"
-                )
+                self._warn(f"post hooks of node {result.node_name} were not run: {result.failure}")
             for script in result.scripts:
                 if script.status == FAILED:
-                    self._unit.warn(
+                    self._warn(
                         f"hook {script.script} failed on node {result.node_name}: {script.output}"
                     )
 

@@ -224,7 +224,7 @@ def without_forthcoming(unit: AnyUnit, instances: Iterable[Instance], where: str
     found = []
     for instance in instances:
         if instance.forthcoming:
-            unit.warn(
+            unit.log.warn(
                 f"forthcoming instance {instance.name} stays reserved on {where}",
                 hint="Remove it, or reserve it on another node. 'gnt-instance add --commit' accepts"
                 " --node.",

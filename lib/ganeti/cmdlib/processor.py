@@ -223,12 +223,12 @@ class Processor:
                 plan = unit.check_prereq()
         except errors.RpcError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
-        hooks = unit.hooks = HookRunner(unit, plan)
+        hooks = unit.hooks = HookRunner(unit, plan, unit.log.warn)
         with tracing.span("hooks pre"):
             hooks.pre()
         if unit.op.dry_run:
-            unit.info("dry run: everything is checked, nothing is changed")
-            unit.feedback(dry_run.plan_text(unit, plan, passed))
+            unit.log.info("dry run: everything is checked, nothing is changed")
+            unit.log.feedback(dry_run.plan_text(unit, plan, passed))
             return unit.dry_run_result(plan)
         # The last moment at which nothing has been changed.
         unit.ctx.callbacks.check_cancel()

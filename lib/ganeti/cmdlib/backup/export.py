@@ -230,7 +230,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             self._require_exported(plan.instance, plan.target)
             self._remove_older(plan.instance.name, plan.target)
         if self.op.remove_instance:
-            self.feedback(f"Removing instance {plan.instance.name}")
+            self.log.feedback(f"Removing instance {plan.instance.name}")
             remove_instance(
                 self.ctx,
                 self.config.instance(plan.instance.uuid),
@@ -245,10 +245,10 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         instance = plan.instance
         stopped = plan.running and self.op.shutdown
         if stopped:
-            self.feedback(f"Shutting down instance {instance.name}")
+            self.log.feedback(f"Shutting down instance {instance.name}")
             power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)
         elif plan.running:
-            self.warn(
+            self.log.warn(
                 f"instance {instance.name} is not shut down, so the export may have only a part of"
                 " what it writes meanwhile"
             )
@@ -256,7 +256,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         snapshots: list[Disk] = []
         try:
             if not instance.disks_active:
-                self.feedback(f"Activating disks for {instance.name}")
+                self.log.feedback(f"Activating disks for {instance.name}")
                 disk_work.assemble_disks(self.ctx, instance)
                 activated = True
             if plan.zeroing is not None:
@@ -277,7 +277,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             if stopped and not self.op.remove_instance:
                 self._restart(instance)
             elif activated:
-                self.feedback(f"Deactivating disks for {instance.name}")
+                self.log.feedback(f"Deactivating disks for {instance.name}")
                 self._deactivate(instance)
 
     def _restart(self, instance: Instance) -> bool:
@@ -285,11 +285,11 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
 
         :returns: whether it was started.
         """
-        self.feedback(f"Starting instance {instance.name}")
+        self.log.feedback(f"Starting instance {instance.name}")
         try:
             power.start(self.ctx, self.config.instance(instance.uuid), self.op.reason)
         except errors.OpExecError as err:
-            self.warn(str(err), hint=f"Start it with 'gnt-instance startup {instance.name}'.")
+            self.log.warn(str(err), hint=f"Start it with 'gnt-instance startup {instance.name}'.")
             return False
         return True
 
@@ -297,7 +297,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         try:
             disk_work.shutdown_disks(self.config, self.rpc, instance)
         except errors.OpExecError as err:
-            self.warn(str(err))
+            self.log.warn(str(err))
 
     def _disks_to_send(self, plan: ExportPlan, snapshots: list[Disk]) -> list[Disk]:
         """Take a snapshot of each disk which can have one; returns the snapshots and other disks.
@@ -309,7 +309,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         for disk in disks:
             snapshot = None
             if disk.dev_type in disk_templates.LVM_BASED:
-                self.feedback(f"Creating a snapshot of {disk.iv_name} on {plan.source.name}")
+                self.log.feedback(f"Creating a snapshot of {disk.iv_name} on {plan.source.name}")
                 snapshot = self._snapshot(plan, disk)
                 snapshots.append(snapshot)
             found.append(snapshot or disk)
@@ -387,7 +387,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 ],
             )
             if all(arrived):
-                self.feedback(f"Finalizing export on {target.name}")
+                self.log.feedback(f"Finalizing export on {target.name}")
                 answer = self.rpc.call(
                     calls.FINALIZE_EXPORT,
                     target.uuid,
@@ -415,7 +415,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         instance, remote = plan.instance, plan.remote
         ends = []
         for index, (disk, (host, port, magic)) in enumerate(zip(sent, remote.disks, strict=True)):
-            self.feedback(f"Sending disk/{index} to {host}:{port}")
+            self.log.feedback(f"Sending disk/{index} to {host}:{port}")
             options = ImportExportOptions(
                 key_name=remote.key_name,
                 ca_pem=remote.ca_pem,
@@ -452,7 +452,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 f"{what} cannot be checked: {why(answer.failure)}{kept}"
             ) from answer.failure
         try:
-            found = export_description.parse(answer.data, self.warn)
+            found = export_description.parse(answer.data, self.log.warn)
         except errors.OpPrereqError as err:
             raise errors.OpExecError(f"{what} is not usable: {err}{kept}") from err
         dumps = {disk.dump for disk in found.disks}
@@ -470,7 +470,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         having, _unresponsive = nodes_with_export(self.config, self.rpc, name)
         older = [uuid for uuid in having if uuid != target.uuid]
         if older:
-            self.feedback(f"Removing old exports for instance {name}")
+            self.log.feedback(f"Removing old exports for instance {name}")
         for uuid in older:
             node = self.config.node(uuid).name
             self._best_effort(
@@ -484,4 +484,4 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         """
         answer = self.rpc.call(call, node_uuid, **args)
         if answer.failure is not None and what:
-            self.warn(f"{what} could not be removed: {why(answer.failure)}")
+            self.log.warn(f"{what} could not be removed: {why(answer.failure)}")

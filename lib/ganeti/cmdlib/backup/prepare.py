@@ -68,5 +68,5 @@ class LUBackupPrepare(LogicalUnit[OpBackupPrepare, Node]):
         with self.config.transaction() as change:
             for disk in sizes.real(self.rpc, self.instance, disks):
                 if disk.size != change.data.disks[disk.uuid].size:
-                    self.info(f"{disk.iv_name} has {disk.size} MiB")
+                    self.log.info(f"{disk.iv_name} has {disk.size} MiB")
                     change.disks.update(specs.resized(change.data.disks[disk.uuid], disk.size))

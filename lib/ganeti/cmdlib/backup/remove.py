@@ -35,9 +35,9 @@ class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
     def check_prereq(self) -> list[str]:
         having, unresponsive = nodes_with_export(self.config, self.rpc, self.name)
         for name in unresponsive:
-            self.warn(f"node {name} did not report its exports")
+            self.log.warn(f"node {name} did not report its exports")
         if not having:
-            self.warn(
+            self.log.warn(
                 f"there is no export of {self.name}. For the export of a removed instance use its"
                 " full name."
             )

@@ -56,5 +56,5 @@ class LUClusterDestroy(LogicalUnit[OpClusterDestroy, None]):
             use_external_mip_script=cluster.use_external_mip_script,
         )
         if answer.failure is not None:
-            self.warn(f"the master address was not taken down: {answer.failure}")
+            self.log.warn(f"the master address was not taken down: {answer.failure}")
         return master.uuid

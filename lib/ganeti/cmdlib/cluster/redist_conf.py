@@ -23,7 +23,7 @@ class LUClusterRedistConf(LogicalUnit[OpClusterRedistConf, None]):
     def exec(self, plan: None) -> None:
         for failure in self.config.redistribute():
             name = self.config.node(failure.node_uuid).name
-            self.warn(f"node {name} did not accept the {failure.what}: {failure.message}")
+            self.log.warn(f"node {name} did not accept the {failure.what}: {failure.message}")
         # A node may have been unreachable when it was demoted.
         candidates.give_up(
             self.rpc, self.log, *(node for node in self.config.nodes() if not node.master_candidate)

@@ -161,7 +161,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             self._server_certificate(plan.server_pem, plan.nodes)
         if plan.client_certs:
             self._client_certificates(plan.nodes)
-            self.feedback("* Removing the old certificate of the cluster")
+            self.log.feedback("* Removing the old certificate of the cluster")
             self._everywhere(
                 plan.nodes,
                 self.rpc.call_many(NODE_CRYPTO_TRUST, _uuids(plan.nodes), certificates=[]),
@@ -182,7 +182,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             os.rmdir(directory)
         for node in self.config.nodes():
             if node.offline and (plan.files or plan.client_certs):
-                self.warn(
+                self.log.warn(
                     f"node {node.name} is offline and does not have the new keys and certificates."
                     " Add it again before it is used."
                 )
@@ -211,17 +211,17 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
     def _report(self, nodes: Sequence[Node]) -> None:
         """With ``verbose``, log the nodes which have completed a step."""
         if self.op.verbose or self.op.debug:
-            self.feedback(f"  - done on {', '.join(node.name for node in nodes)}")
+            self.log.feedback(f"  - done on {', '.join(node.name for node in nodes)}")
 
     def _debug(self, text: str) -> None:
         """With ``debug``, log details: digests of certificates, which are not secret."""
         if self.op.debug:
-            self.feedback(f"  - {text}")
+            self.log.feedback(f"  - {text}")
 
     # -- files -----------------------------------------------------------------
 
     def _common_file(self, name: str, nodes: tuple[Node, ...]) -> None:
-        self.feedback(f"* Copying the new {COMMON_FILES[name]}")
+        self.log.feedback(f"* Copying the new {COMMON_FILES[name]}")
         here = paths.current()
         target = str(getattr(here, name))
         file = read_details(pending_file(name), *shape(name), target=target)
@@ -235,7 +235,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
 
     def _server_certificate(self, pem: str, nodes: tuple[Node, ...]) -> None:
         here = paths.current()
-        self.feedback("* Distributing the new certificate of the cluster")
+        self.log.feedback("* Distributing the new certificate of the cluster")
         both = {
             x509.digest(one): one
             for one in (
@@ -252,7 +252,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             "does not trust the new certificate",
         )
         self.rpc.trust_changed()
-        self.feedback("* Switching the nodes to the new certificate")
+        self.log.feedback("* Switching the nodes to the new certificate")
         self._everywhere(
             nodes,
             self.rpc.call_many(NODE_CRYPTO_IDENTITY, _uuids(nodes), pem=pem),
@@ -301,7 +301,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
 
     def _make_client_certificates(self, nodes: tuple[Node, ...]) -> dict[str, str]:
         """Let each node make the certificate which follows; return the digests by UUID."""
-        self.feedback("* Making new client certificates")
+        self.log.feedback("* Making new client certificates")
         here = paths.current()
         following = f"{here.to_virtual(here.noded_client_cert_file)}.tmp"
         made = self._everywhere(
@@ -317,7 +317,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
 
     def _switch_client_certificates(self, nodes: tuple[Node, ...]) -> None:
         """Let the nodes use their new certificates, which all nodes accept already."""
-        self.feedback("* Switching the nodes to the new client certificates")
+        self.log.feedback("* Switching the nodes to the new client certificates")
         # The master is the last, so that all nodes know its certificate after an interruption.
         master = self.config.cluster().master_node
         for group in (

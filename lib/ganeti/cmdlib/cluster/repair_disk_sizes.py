@@ -67,7 +67,7 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
         found: list[Correction] = []
         for uuid, answer in answers.items():
             if answer.failure is not None:
-                self.warn(
+                self.log.warn(
                     f"node {answer.node_name} did not report the sizes of its disks:"
                     f" {why(answer.failure)}"
                 )
@@ -80,25 +80,27 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
         index = instance.disks.index(disk.uuid)
         label = f"disk {index} of instance {instance.name}"
         if dimensions is None:
-            self.warn(f"{label} does not exist, so its size is not changed")
+            self.log.warn(f"{label} does not exist, so its size is not changed")
             return []
         if not _plausible(dimensions):
-            self.warn(f"{label} has an impossible size: {dimensions!r:.200}")
+            self.log.warn(f"{label} has an impossible size: {dimensions!r:.200}")
             return []
         size_mib, spindles = dimensions[0] // _MIB, dimensions[1]
         changes: dict[str, Any] = {}
         found: list[Correction] = []
         if size_mib != disk.size:
-            self.info(f"{label} has {size_mib} MiB, not {disk.size} MiB")
+            self.log.info(f"{label} has {size_mib} MiB, not {disk.size} MiB")
             changes["size"] = size_mib
             found.append((instance.name, index, "size", size_mib))
         if spindles is not None and spindles != disk.spindles and self._exclusive(instance):
-            self.info(f"{label} has {spindles} spindles, not {disk.spindles}")
+            self.log.info(f"{label} has {spindles} spindles, not {disk.spindles}")
             changes["spindles"] = spindles
             found.append((instance.name, index, "spindles", spindles))
         children = _grown_children(disk, changes.get("size", disk.size))
         if children != disk.children:
-            self.info(f"the data volume of {label} has {changes.get('size', disk.size)} MiB, too")
+            self.log.info(
+                f"the data volume of {label} has {changes.get('size', disk.size)} MiB, too"
+            )
             changes["children"] = children
         if changes:
             with self.config.transaction() as change:

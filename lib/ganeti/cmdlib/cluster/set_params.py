@@ -116,7 +116,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         data = self.config.snapshot()
         change = params.changed(data, self.op, nic_modes=machine.current().nic_modes())
         for text, is_warning in change.notes:
-            (self.warn if is_warning else self.info)(text)
+            (self.log.warn if is_warning else self.log.info)(text)
         new = change.cluster
         self._check_etc_hosts(change)
         self._check_allocator(change)
@@ -133,7 +133,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         """Refuse the change; with *force*, only warn."""
         if not self.op.force:
             raise errors.OpPrereqError(text, ecode)
-        self.warn(text)
+        self.log.warn(text)
 
     def _check_etc_hosts(self, change: params.ClusterChange) -> None:
         if change.values.get("modify_etc_hosts") and not machine.current().may_edit_etc_hosts:
@@ -214,7 +214,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 elif not answer.offline:
                     answer.payload()
                     if answer.data is False:
-                        self.info(
+                        self.log.info(
                             f"OS {name} is not on node {answer.node_name}, so its parameters"
                             " were not checked there"
                         )
@@ -270,7 +270,9 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 found.append(instance.name)
         if found:
             more = f" and {len(found) - _SHOWN} others" if len(found) > _SHOWN else ""
-            self.warn(f"these instances violate the new policy: {comma_join(found[:_SHOWN])}{more}")
+            self.log.warn(
+                f"these instances violate the new policy: {comma_join(found[:_SHOWN])}{more}"
+            )
 
     # -- act -------------------------------------------------------------------
 
@@ -379,7 +381,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon=daemon, run=run)
         for answer in answers.values():
             if answer.failure is not None:
-                self.warn(
+                self.log.warn(
                     f"node {answer.node_name}: {daemon} could not be"
                     f" {'started' if run else 'stopped'}: {why(answer.failure)}"
                 )
@@ -415,7 +417,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             master_netdev=cluster.master_netdev,
         )
         if answer.failure is not None:
-            self.warn(
+            self.log.warn(
                 f"the netmask of the master address was not changed: {why(answer.failure)}",
                 hint="Use 'gnt-cluster deactivate-master-ip' and 'gnt-cluster activate-master-ip'.",
             )

@@ -30,7 +30,7 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
     """Check the configuration and the certificates. Result: whether no error was found."""
 
     def exec(self, plan: None) -> bool:
-        findings = Findings(self.feedback, self.op)
+        findings = Findings(self.log.feedback, self.op)
         data = self.config.snapshot()
         findings.section("Checking the configuration")
         for problem in self.config.verify():

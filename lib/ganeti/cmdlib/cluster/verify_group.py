@@ -152,13 +152,13 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                     continue
                 findings.report("ENODEHOOKS", answer.node_name, f"hook {script.script} failed")
                 for line in script.output.splitlines():
-                    self.feedback(f"      {line}")
+                    self.log.feedback(f"      {line}")
         return result and not findings.failed
 
     # -- act -------------------------------------------------------------------
 
     def exec(self, plan: VerifyPlan) -> bool:
-        findings = self.findings = Findings(self.feedback, self.op)
+        findings = self.findings = Findings(self.log.feedback, self.op)
         self.ssh_problems: list[tuple[str, str]] = []
         findings.section(f"Checking group '{plan.group.name}'")
         if not plan.nodes:

@@ -65,9 +65,9 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
             text = f"this would split instances between node groups: {', '.join(new)}"
             if not self.op.force:
                 raise errors.OpPrereqError(f"{text}. Use --force to go on.", errors.ECODE_STATE)
-            self.warn(text)
+            self.log.warn(text)
         if old:
-            self.warn(f"instances are split between node groups already: {', '.join(old)}")
+            self.log.warn(f"instances are split between node groups already: {', '.join(old)}")
         moving = [node for node in nodes if node.group != self.group.uuid]
         self._require_hypervisors({node.uuid for node in moving})
         self._warn_of_networks({node.uuid for node in moving})
@@ -95,7 +95,7 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
         )
         if not self.op.force:
             raise errors.OpPrereqError(f"{text}. Use --force to go on.", errors.ECODE_STATE)
-        self.warn(text)
+        self.log.warn(text)
 
     def _warn_of_networks(self, moving: Set[str]) -> None:
         """Warn about NICs in networks which are not connected to the new group."""
@@ -107,7 +107,7 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
             and any(nic.network and nic.network not in connected for nic in instance.nics)
         ]
         if lost:
-            self.warn(
+            self.log.warn(
                 f"instances in networks which are not connected to group {self.group.name}:"
                 f" {', '.join(lost)}",
                 hint="Connect them with 'gnt-network connect'.",

@@ -59,10 +59,10 @@ class LUGroupEvacuate(RegroupingUnit[OpGroupEvacuate]):
             require_still_same(
                 self.guessed, self._instances(), f"instances of node group {self.group.name}"
             )
-            self.info(f"node group {self.group.name} has no instances")
+            self.log.info(f"node group {self.group.name} has no instances")
             return []
         moves, targets = self._ask(f"node group {self.group.name}")
-        self.info(
+        self.log.info(
             f"instances of node group {self.group.name} will be moved to node group"
             f" {', '.join(targets)}"
         )

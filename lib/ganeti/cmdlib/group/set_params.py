@@ -136,7 +136,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
         with self.config.transaction() as change:
             change.groups.update(plan.new)
         if plan.violators:
-            self.warn(
+            self.log.warn(
                 f"instances which violate the new policy of group {plan.new.name}:"
                 f" {', '.join(plan.violators)}"
             )

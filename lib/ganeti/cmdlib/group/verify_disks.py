@@ -127,7 +127,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
             self_repair.run(self.ctx, self.group, found.gone)
         if not self.op.is_strict:
             for name, reason in found.unresponsive.items():
-                self.warn(f"node {name} could not be asked and is ignored: {reason}")
+                self.log.warn(f"node {name} could not be asked and is ignored: {reason}")
             found.unresponsive = {}
         # Missing disks cannot be activated.
         return found.unresponsive, sorted(found.inactive - set(found.missing)), found.missing

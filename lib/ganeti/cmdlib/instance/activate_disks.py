@@ -39,7 +39,7 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
         if self.op.ignore_size:
             disks = tuple(_without_size(disk) for disk in disks)
         was_active = plan.disks_active
-        with UndoStack(self.warn) as undo:
+        with UndoStack(self.log.warn) as undo:
             if not was_active:
                 undo.add(
                     f"active disks of {plan.name}",

@@ -68,7 +68,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         self.imported, op = import_source.prepare(self.ctx, op)
         if not (op.no_install and op.start):
             return op
-        self.info("the OS is not installed, so the instance will not be started")
+        self.log.info("the OS is not installed, so the instance will not be started")
         return op.replace(start=False)
 
     def _check_arguments(self) -> None:

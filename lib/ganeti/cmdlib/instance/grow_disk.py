@@ -155,7 +155,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
 
     def exec(self, plan: GrowPlan) -> None:
         instance, disk = plan.instance, plan.disk
-        self.feedback(
+        self.log.feedback(
             f"Growing disk {self.op.disk} of instance '{instance.name}' by"
             f" {text.format_unit(plan.delta_mib)} to {text.format_unit(plan.size_mib)}"
         )
@@ -176,13 +176,15 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         self.downgrade_locks(Level.NODE_RES)
         changed = self.config.disk(disk.uuid)
         if self.op.wait_for_sync and not sync.wait_for_sync(self.ctx, instance, [changed]):
-            self.warn("the disks are not in sync yet. See their state with 'gnt-instance info'.")
+            self.log.warn(
+                "the disks are not in sync yet. See their state with 'gnt-instance info'."
+            )
         fresh = self.config.instance(instance.uuid)
         if not fresh.disks_active:
             if self.op.wait_for_sync or not changed.has_replicas:
                 disk_work.shutdown_disks(self.config, self.rpc, fresh, disks=[changed])
             else:
-                self.warn(
+                self.log.warn(
                     f"instance {instance.name} is stopped; its disk stays active until it is"
                     " synchronised. Deactivate it with 'gnt-instance deactivate-disks' then."
                 )

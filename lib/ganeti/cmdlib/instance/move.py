@@ -127,7 +127,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
     def exec(self, plan: MovePlan) -> None:
         instance, disks = plan.instance, plan.disks
         self._stop(plan)
-        with UndoStack(self.warn) as undo:
+        with UndoStack(self.log.warn) as undo:
             if plan.up:
                 # After a failure before the change it is started again on the source.
                 undo.add(f"instance {instance.name} stopped", self._start_again, instance)
@@ -140,7 +140,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
 
     def _stop(self, plan: MovePlan) -> None:
         instance, source = plan.instance, plan.source
-        self.info(f"Shutting down instance {instance.name} on source node {source.name}")
+        self.log.info(f"Shutting down instance {instance.name} on source node {source.name}")
         answer = power.ask_to_stop(
             self.rpc, instance, source.uuid, self.op.shutdown_timeout, self.op.reason
         )
@@ -151,7 +151,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             )
             if not self.op.ignore_consistency:
                 raise errors.OpExecError(text)
-            self.warn(text, hint="Make sure that the instance does not run there.")
+            self.log.warn(text, hint="Make sure that the instance does not run there.")
 
     def _record(self, plan: MovePlan, disks: Sequence[Disk]) -> None:
         """Make the target the primary node; mark the disks on the source as detached."""
@@ -186,7 +186,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         disk_work.create_storage_dir(self.rpc, instance, disks, target.uuid)
         convert.add_parts(self.config, self.rpc, instance, disks, target.uuid)
         for index in range(len(disks)):
-            self.feedback(f"* making disk {index} on node {target.name}")
+            self.log.feedback(f"* making disk {index} on node {target.name}")
         disk_work.create_devices(self.ctx, instance, {target.uuid: disks}, writable_on=target.uuid)
         disk_work.assemble_disks(self.ctx, instance)
         answers = call_for_disks(
@@ -224,7 +224,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             )
 
     def _destroy_source(self, plan: MovePlan, disks: Sequence[Disk]) -> None:
-        self.feedback(f"* removing the disks on the source node {plan.source.name}")
+        self.log.feedback(f"* removing the disks on the source node {plan.source.name}")
         try:
             source = plan.source.uuid
             answers = call_for_disks(
@@ -234,7 +234,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 answer.payload()
             convert.clear(self.ctx, self.config.instance(plan.instance.uuid))
         except errors.GenericError as err:
-            self.warn(
+            self.log.warn(
                 f"disks of instance {plan.instance.name} stay on node {plan.source.name}:"
                 f" {why(err)}",
                 hint="The next move, or the removal of the instance, destroys them.",
@@ -242,7 +242,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
 
     def _start(self, plan: MovePlan) -> None:
         instance = self.config.instance(plan.instance.uuid)
-        self.feedback(f"* starting the instance on the target node {plan.target.name}")
+        self.log.feedback(f"* starting the instance on the target node {plan.target.name}")
         try:
             power.start(self.ctx, instance, self.op.reason)
         except errors.OpExecError as err:

@@ -127,7 +127,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
     def exec(self, plan: allocator.Placements | None) -> ResultWithJobs:
         failed = () if plan is None else plan.failed
         for name in failed:
-            self.warn(f"the allocator found no nodes for instance {name}")
+            self.log.warn(f"the allocator found no nodes for instance {name}")
         ready = [op for op in self.instances if op.instance_name not in failed]
         if plan is not None:
             ready = [self._completed_op(op, plan.nodes[op.instance_name]) for op in ready]
@@ -140,7 +140,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
     def _completed_op(self, op: OpInstanceCreate, uuids: tuple[str, ...]) -> OpInstanceCreate:
         """Return the opcode of an instance with the nodes which the allocator has chosen."""
         nodes = [self.config.node(uuid) for uuid in uuids]
-        self.info(
+        self.log.info(
             f"Selected nodes for instance {op.instance_name} via iallocator {self.allocator}:"
             f" {', '.join(node.name for node in nodes)}"
         )

@@ -141,7 +141,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         try:
             info = location.info_on_primary(self.config, self.rpc, instance)
         except errors.RpcError as err:
-            self.warn(f"node {node.name} did not report instance {instance.name}: {why(err)}")
+            self.log.warn(f"node {node.name} did not report instance {instance.name}: {why(err)}")
             return None
         if prereq.is_running(info):
             return prereq.ADMIN_UP
@@ -229,7 +229,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         ).items():
             for device, answer in zip(parts[uuid], answers, strict=True):
                 if answer.failure is not None:
-                    self.warn(
+                    self.log.warn(
                         f"node {answer.node_name} did not report {device.iv_name} of instance"
                         f" {instance.name}"
                     )

@@ -119,7 +119,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
             power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)
             power.deactivate_disks(self.config, self.rpc, instance)
         else:
-            self.info(f"instance {instance.name} did not run, it is started now")
+            self.log.info(f"instance {instance.name} did not run, it is started now")
         power.start(
             self.ctx,
             self.config.instance(instance.uuid),

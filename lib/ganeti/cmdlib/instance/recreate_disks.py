@@ -183,7 +183,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 self._request(instance, template),
             )
             nodes = tuple(self.config.node(uuid) for uuid in chosen)
-            self.info(
+            self.log.info(
                 f"Selected nodes for instance {instance.name} via iallocator {name}:"
                 f" {', '.join(node.name for node in nodes)}"
             )
@@ -243,7 +243,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         self._remove_incomplete(plan)
         before = self.config.instance_disks(plan.instance)
         hint = f"Repeat 'gnt-instance recreate-disks {plan.instance.name}' when the cause is gone."
-        with UndoStack(self.warn, hint=hint) as undo:
+        with UndoStack(self.log.warn, hint=hint) as undo:
             # This step is undone last: the names stay while devices of these names are left.
             undo.add("the new names of the disks", self._put_back, plan, before, undo)
             self._record(plan)
@@ -255,7 +255,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 )
             disk_work.create_storage_dir(self.rpc, instance, disks)
             for index, disk in plan.disks:
-                self.feedback(f"* making disk {index}, size {disk.size} MiB")
+                self.log.feedback(f"* making disk {index}, size {disk.size} MiB")
             new = [disks[index] for index, _disk in plan.disks]
             undo.add("new disks", disk_work.remove_disks, self.ctx, instance, new)
             disk_work.create_disks(self.ctx, instance, new)
@@ -341,7 +341,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 errors.ECODE_EXISTS,
             )
         for index in sorted(present):
-            self.info(f"disk {index} exists and is kept")
+            self.log.info(f"disk {index} exists and is kept")
         return [(index, disk) for index, disk in chosen if index not in present]
 
     def _remove_incomplete(self, plan: RecreatePlan) -> None:
@@ -368,7 +368,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             # Marked, so that an interrupted run can be repeated, and no incomplete disk is used.
             changed.append(dataclasses.replace(new, forthcoming=True))
             if not stored[index].forthcoming:
-                self.info(
+                self.log.info(
                     f"disk {index} was {_parts(stored[index])}; it is replaced by {_parts(new)}."
                     " If the old storage comes back, nothing uses or removes it."
                 )

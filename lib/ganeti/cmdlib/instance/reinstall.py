@@ -99,11 +99,11 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
         if plan.left:
             helper.end_left(self.rpc, self.log, instance)
         if plan.os_name != instance.os:
-            self.feedback(f"Changing OS to '{plan.os_name}'...")
+            self.log.feedback(f"Changing OS to '{plan.os_name}'...")
             with self.config.transaction() as change:
                 change.instances.update(dataclasses.replace(instance, os=plan.os_name))
             instance = self.config.instance(instance.uuid)
-        with UndoStack(self.warn) as undo:
+        with UndoStack(self.log.warn) as undo:
             # Always undone: the instance is stopped afterwards as it was before.
             undo.add(
                 f"active disks of {instance.name}",
@@ -113,7 +113,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
                 instance,
             )
             disk_work.assemble_disks(self.ctx, instance)
-            self.info("Running the OS's create script...")
+            self.log.info("Running the OS's create script...")
             operating_system.install(
                 self.ctx,
                 instance,

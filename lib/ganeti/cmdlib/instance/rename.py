@@ -118,7 +118,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
 
     def exec(self, plan: RenamePlan) -> str:
         instance = plan.instance
-        with UndoStack(self.warn) as undo:
+        with UndoStack(self.log.warn) as undo:
             if plan.directories is not None:
                 old, new = plan.directories
                 undo.add(f"directory {new}", self._rename_directory, instance, new, old)
@@ -165,7 +165,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         for uuid, some in parts.items():
             for disk, answer in zip(some, answers[uuid], strict=True):
                 if answer.failure is not None:
-                    self.warn(
+                    self.log.warn(
                         f"the new name was not written into the tags of disk {disks.index(disk)}"
                         f" on node {answer.node_name}: {why(answer.failure)}"
                     )
@@ -184,13 +184,13 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
                 debug_level=self.op.debug_level or 0,
             )
             if answer.failure is not None:
-                self.warn(
+                self.log.warn(
                     f"the rename script of OS {instance.os} failed on node {answer.node_name}:"
                     f" {why(answer.failure)}",
                     hint="The instance is renamed in the cluster. Change its name inside by hand.",
                 )
         except errors.OpExecError as err:
-            self.warn(f"the rename script of OS {instance.os} could not run: {err}")
+            self.log.warn(f"the rename script of OS {instance.os} could not run: {err}")
         finally:
             if not instance.disks_active:
                 disk_work.shutdown_disks(self.config, self.rpc, instance)

@@ -156,7 +156,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
                 self.rpc, self.log, self.allocator, self.config.snapshot(), request
             )
             node = self.config.node(uuid)
-            self.info(
+            self.log.info(
                 f"Selected new secondary for instance {instance.name} via iallocator"
                 f" {self.allocator}: {node.name}"
             )
@@ -219,7 +219,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
 
     def exec(self, plan: ReplacePlan | None) -> None:
         if plan is None:
-            self.info("no disk is broken, so nothing is replaced")
+            self.log.info("no disk is broken, so nothing is replaced")
             assert self.instance is not None
             replace.clear_detached(self.ctx, self.instance)
             return

@@ -257,7 +257,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                     f"{text}. Use --force if the instance certainly does not run there.",
                     errors.ECODE_STATE,
                 ) from err
-            self.warn(text)
+            self.log.warn(text)
             return node
         if prereq.is_running(info):
             raise errors.OpPrereqError(
@@ -289,7 +289,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             except errors.OpPrereqError as err:
                 if not self.op.force:
                     raise
-                self.warn(str(err))
+                self.log.warn(str(err))
         return nic_plan, planned
 
     def _disks(
@@ -479,13 +479,13 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             return
         answer = self.rpc.call(INSTANCE_LIMIT_PROCESSORS, node.uuid, instance=present)
         if answer.failure is not None:
-            self.warn(
+            self.log.warn(
                 f"the processors of the running instance {present.name} were not changed:"
                 f" {why(answer.failure)}",
                 hint="The change takes effect when it is started the next time.",
             )
         elif answer.data:
-            self.info("the processors of the running instance were changed")
+            self.log.info("the processors of the running instance were changed")
 
     def _hotplug_nics(self, plan: ModifyPlan) -> None:
         if plan.nics is None or plan.plug is None or not plan.plug.running:

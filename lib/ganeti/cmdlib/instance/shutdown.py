@@ -48,7 +48,7 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
         prereq.require_not_forthcoming(instance, "shut down")
         if self.op.force:
             if instance.admin_state == prereq.ADMIN_OFFLINE:
-                self.warn(
+                self.log.warn(
                     f"instance {instance.name} is marked offline, it is shut down because of force"
                 )
         else:
@@ -56,7 +56,9 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
         location.require_not_elsewhere(self.ctx, instance)
         node = self.config.node(instance.primary_node)
         if node.offline and self.op.ignore_offline_nodes:
-            self.warn(f"node {node.name} is offline: instance {instance.name} is only marked down")
+            self.log.warn(
+                f"node {node.name} is offline: instance {instance.name} is only marked down"
+            )
             return StopPlan(instance, True)
         prereq.require_online(node)
         return StopPlan(instance, False)

@@ -165,10 +165,10 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
     def exec(self, plan: SnapshotPlan) -> str:
         instance = plan.instance
         if plan.stop:
-            self.feedback(f"Shutting down instance {instance.name}")
+            self.log.feedback(f"Shutting down instance {instance.name}")
             power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)
         elif plan.running and len(plan.disks) > 1:
-            self.warn(
+            self.log.warn(
                 f"instance {instance.name} goes on running: the snapshot of each disk is as after"
                 " a loss of power, and the snapshots are of different moments",
                 hint="To get snapshots of one moment, stop the instance meanwhile with --shutdown.",
@@ -197,7 +197,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                 try:
                     disk_work.shutdown_disks(self.config, self.rpc, instance, disks=mirrored)
                 except errors.OpExecError as err:
-                    self.warn(
+                    self.log.warn(
                         str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'."
                     )
 
@@ -216,11 +216,11 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                 if disk.dev_type not in FOREIGN_SNAPSHOTS
             ],
         )
-        with UndoStack(self.warn, hint=hint) as undo:
+        with UndoStack(self.log.warn, hint=hint) as undo:
             for index, disk in plan.disks:
-                self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
+                self.log.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
                 if disk.dev_type in FOREIGN_SNAPSHOTS:
-                    self.warn(
+                    self.log.warn(
                         f"snapshot {naming.volume_name(disk.stored_name, plan.name)} of"
                         f" disk {index} belongs to its storage provider from now on",
                         hint="It is listed, restored and removed with the provider's own tools.",
@@ -267,7 +267,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
 
     def _start_again(self, plan: SnapshotPlan, *, made: bool) -> None:
         name = plan.instance.name
-        self.feedback(f"Starting instance {name}")
+        self.log.feedback(f"Starting instance {name}")
         try:
             power.start(self.ctx, self.config.instance(plan.instance.uuid), self.op.reason)
         except errors.OpExecError as err:
@@ -275,4 +275,4 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             if made:
                 raise errors.OpExecError(f"{err}; snapshot {plan.name} was made. {hint}") from err
             # This failure must not hide the reason why there is no snapshot.
-            self.warn(str(err), hint=hint)
+            self.log.warn(str(err), hint=hint)

@@ -43,7 +43,7 @@ class LUInstanceSnapshotList(LogicalUnit[OpInstanceSnapshotList, list[Instance]]
     def exec(self, plan: list[Instance]) -> list[SnapshotDetails]:
         kept, unresponsive = snapshots.collect(self.config, self.rpc, plan)
         for node_uuid, failure in unresponsive.items():
-            self.warn(
+            self.log.warn(
                 f"node {self.config.node(node_uuid).name} did not report its snapshots:"
                 f" {why(failure)}"
             )

@@ -82,7 +82,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         self._compare_sizes(instance, node, kept)
         untouched = sorted(set(range(len(instance.disks))) - {one.index for one in kept})
         if untouched:
-            self.info(
+            self.log.info(
                 f"snapshot {name} does not contain disk {', '.join(map(str, untouched))}, which"
                 " stays as it is"
             )
@@ -110,7 +110,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
                     errors.ECODE_STATE,
                 )
             if present > one.found.size_bytes:
-                self.info(
+                self.log.info(
                     f"{what} has grown since: the data after the first"
                     f" {one.found.size_bytes // _MIB} MiB stay as they are"
                 )
@@ -147,7 +147,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
 
     def _restore(self, plan: RestorePlan, one: snapshots.DiskSnapshot) -> None:
         instance, name = plan.instance, one.found.name
-        self.feedback(
+        self.log.feedback(
             f"* copying snapshot {name} to disk {one.index}, {one.found.size_bytes // _MIB} MiB"
         )
         answer = self.rpc.call(
@@ -169,4 +169,4 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         try:
             disk_work.shutdown_disks(self.config, self.rpc, self.config.instance(instance.uuid))
         except errors.OpExecError as err:
-            self.warn(str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'.")
+            self.log.warn(str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'.")

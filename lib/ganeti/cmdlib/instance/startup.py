@@ -63,7 +63,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "start")
         if self.op.wanted_only and instance.admin_state != prereq.ADMIN_UP:
-            self.info(
+            self.log.info(
                 f"instance {instance.name} is not started, because it is marked"
                 f" {instance.admin_state!r} now"
             )
@@ -76,7 +76,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         )
         node = self.config.node(instance.primary_node)
         if node.offline and self.op.ignore_offline_nodes:
-            self.warn(
+            self.log.warn(
                 f"node {node.name} is offline: instance {instance.name} is only marked to run"
             )
             return StartPlan(instance, True, False, False, hvparams, beparams)
@@ -139,11 +139,11 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         # A start by force ends the warning about partly restored disks.
         snapshots.unmark(self.config, instance)
         if plan.running:
-            self.info(f"instance {instance.name} is already running")
+            self.log.info(f"instance {instance.name} is already running")
             return
         try:
             if plan.ended:
-                self.info(
+                self.log.info(
                     f"instance {instance.name} was shut down from inside; it is cleaned up first"
                 )
                 power.stop(

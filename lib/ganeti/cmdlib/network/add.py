@@ -72,7 +72,7 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
             found += [(ip, f"node {node.name}") for ip in {node.primary_ip, node.secondary_ip}]
         inside = [(ip, owner) for ip, owner in found if ip in pool]
         for ip, owner in sorted(inside):
-            self.info(f"address {ip} of {owner} is reserved")
+            self.log.info(f"address {ip} of {owner} is reserved")
         return [ip for ip, _owner in inside]
 
     def exec(self, plan: Network) -> None:

@@ -37,7 +37,7 @@ class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
         present = group.networks.get(network.uuid)
         if present is not None:
             how = ", ".join(f"{key} {value}" for key, value in present.items() if value)
-            self.warn(
+            self.log.warn(
                 f"network {network.name} is already connected to node group {group.name} ({how});"
                 " nothing is changed"
             )

@@ -29,7 +29,7 @@ class LUNetworkDisconnect(ConnectionUnit[OpNetworkDisconnect]):
 
     def _change(self, network: Network, group: NodeGroup) -> NodeGroup | None:
         if network.uuid not in group.networks:
-            self.warn(
+            self.log.warn(
                 f"network {network.name} is not connected to node group {group.name}; nothing is"
                 " changed"
             )

@@ -98,9 +98,9 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
         pool = AddressPool(network)
         for address in self.op.add_reserved_ips or ():
             if pool.is_taken(address, external=True) and not quiet:
-                self.warn(f"address {address} of network {network.name} is reserved already")
+                self.log.warn(f"address {address} of network {network.name} is reserved already")
             elif pool.is_taken(address, external=False) and not quiet:
-                self.warn(
+                self.log.warn(
                     f"address {address} of network {network.name} belongs to an instance, which"
                     " keeps it"
                 )
@@ -112,13 +112,13 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
         for address in self.op.remove_reserved_ips or ():
             if address == network.gateway:
                 if not quiet:
-                    self.warn(
+                    self.log.warn(
                         f"address {address} of network {network.name} is its gateway and stays"
                         " reserved"
                     )
             elif not pool.is_taken(address, external=True):
                 if not quiet:
-                    self.warn(f"address {address} of network {network.name} is not reserved")
+                    self.log.warn(f"address {address} of network {network.name} is not reserved")
             else:
                 found.append(address)
         return pool.released(found, external=True)

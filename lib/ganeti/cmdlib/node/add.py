@@ -255,7 +255,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 errors.ECODE_ENVIRON,
             )
         if node.key_pins and pins != node.key_pins:
-            self.info(
+            self.log.info(
                 f"node {node.name} had the key {' or '.join(node.key_pins)}; from now on it has"
                 f" {pin or 'no key of its own'}"
             )
@@ -275,7 +275,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         found: dict[str, Any] = answer.payload().get("hypervisor") or {}
         for name, problem in found.items():
             if problem:
-                self.warn(f"hypervisor {name} is not usable on node {node.name}: {problem}")
+                self.log.warn(f"hypervisor {name} is not usable on node {node.name}: {problem}")
 
     def _check_storage(self, node: Node, address: dict[str, str]) -> None:
         """Check the volume group of the machine; the usermode helper of DRBD gives a warning.
@@ -307,7 +307,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 errors.ECODE_ENVIRON,
             )
         for problem in machine_storage.problems(cluster, helper):
-            self.warn(f"node {node.name}: {problem}")
+            self.log.warn(f"node {node.name}: {problem}")
 
     def _becomes_candidate(self, node: Node) -> bool:
         data = self.config.snapshot()
@@ -346,7 +346,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         params = fill.fill_nd(data.cluster, data.nodegroups[node.group], node)
         if not params["ovs"]:
             return
-        self.info(f"making Open vSwitch {params['ovs_name']} on node {node.name}")
+        self.log.info(f"making Open vSwitch {params['ovs_name']} on node {node.name}")
         answer = self.rpc.call_addresses(
             NODE_CONFIGURE_OVS,
             {node.name: node.primary_ip},
@@ -363,11 +363,13 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         node = plan.node
         if plan.readd:
             if node.drained:
-                self.info(f"node {node.name} is in maintenance, and stays drained until it ends")
+                self.log.info(
+                    f"node {node.name} is in maintenance, and stays drained until it ends"
+                )
             else:
-                self.info(f"the flags offline and drained of node {node.name} are cleared")
+                self.log.info(f"the flags offline and drained of node {node.name} are cleared")
         if plan.digest is not None:
-            self.info(f"node {node.name} will be a master candidate")
+            self.log.info(f"node {node.name} will be a master candidate")
         self._configure_switch(node)
         with self.config.transaction() as change:
             if plan.readd:
@@ -392,4 +394,4 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 continue
             answer = self.rpc.call(NODE_ENSURE_DAEMON, node.uuid, daemon=daemon, run=True)
             if answer.failure is not None:
-                self.warn(f"node {node.name}: {daemon} was not started: {why(answer.failure)}")
+                self.log.warn(f"node {node.name}: {daemon} was not started: {why(answer.failure)}")

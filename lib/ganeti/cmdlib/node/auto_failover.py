@@ -133,9 +133,9 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
         moving, left = self._mark_dead(node)
         restarted = node.watchdog is not None and node.watchdog.left_at is not None
         how = "has restarted by its watchdog" if restarted else "is switched off"
-        self.info(f"node {node.name} {how}, and is marked offline")
+        self.log.info(f"node {node.name} {how}, and is marked offline")
         for one, reason in left:
-            self.warn(f"instance {one.name} is not started elsewhere: {reason}")
+            self.log.warn(f"instance {one.name} is not started elsewhere: {reason}")
         jobs: list[list[OpCode]] = [
             [OpInstanceFailover(instance_name=one.name, ignore_consistency=False)] for one in moving
         ]

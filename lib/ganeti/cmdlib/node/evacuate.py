@@ -56,7 +56,7 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
             ignore_soft_errors=bool(self.op.ignore_soft_errors),
         )
         if not instances:
-            self.info(f"node {self.node.name} has no instances to evacuate")
+            self.log.info(f"node {self.node.name} has no instances to evacuate")
             return []
         stuck = [
             f"{instance.name} ({reason})"

@@ -105,12 +105,12 @@ class LUNodeMaintenanceCheck(LogicalUnit[OpNodeMaintenanceCheck, CheckPlan]):
         with self.config.transaction() as change:
             change.nodes.update(updated(self.config.node(node.uuid), maintenance=plan.mark))
         if plan.mark is None:
-            self.info(f"the maintenance of node {node.name} has ended")
+            self.log.info(f"the maintenance of node {node.name} has ended")
             return
-        self.info(f"no guest runs on node {node.name}; it is safe to switch it off")
+        self.log.info(f"no guest runs on node {node.name}; it is safe to switch it off")
         alone = [one.name for one in self.config.node_instances(node.uuid)[1]]
         if alone:
-            self.warn(
+            self.log.warn(
                 "while it is off, these instances have one replica of their disks:"
                 f" {', '.join(sorted(alone))}"
             )

@@ -57,7 +57,7 @@ class LUNodeMaintenanceEnd(LogicalUnit[OpNodeMaintenanceEnd, EndPlan]):
             )
         moved = maintenance.union(mark.primaries, mark.secondaries)
         if mark.drained and moved and self.op.move_back:
-            self.info(
+            self.log.info(
                 f"node {node.name} was drained before, so that instances which have left it stay"
                 f" where they are: {', '.join(maintenance.names(self.config, moved))}"
             )

@@ -140,7 +140,7 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         with self.config.transaction() as change:
             change.nodes.update(updated(self.config.node(node.uuid), maintenance=plan.mark))
         for instance in plan.staying:
-            self.info(f"instance {instance.name} does not run, and stays on node {node.name}")
+            self.log.info(f"instance {instance.name} does not run, and stays on node {node.name}")
         flags = []
         if not node.drained:
             flags = [

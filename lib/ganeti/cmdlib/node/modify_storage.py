@@ -42,7 +42,7 @@ class LUNodeModifyStorage(LogicalUnit[OpNodeModifyStorage, None]):
     def exec(self, plan: None) -> None:
         op = self.op
         if not op.changes:
-            self.info(f"no change of storage unit {op.name} is given")
+            self.log.info(f"no change of storage unit {op.name} is given")
             return
         answer = self.rpc.call(
             STORAGE_MODIFY,

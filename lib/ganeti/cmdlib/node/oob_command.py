@@ -91,7 +91,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
                     self.config, self.rpc, node, program, self.op.command, self.op.timeout
                 )
             except (errors.RpcError, errors.ParseError) as err:
-                self.warn(
+                self.log.warn(
                     f"out-of-band command {self.op.command} failed for node {node.name}: {why(err)}"
                 )
                 rows.append([name, (query_c.RS_NODATA, None)])
@@ -106,11 +106,11 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
         if command == oob.HEALTH:
             for item, status in answer:
                 if status in ("WARNING", "CRITICAL"):
-                    self.warn(f"{item} of node {node.name} has status {status}")
+                    self.log.warn(f"{item} of node {node.name} has status {status}")
         elif command == oob.POWER_STATUS:
             if answer[oob.POWERED] != node.powered:
                 is_on, should = ("on", "off") if answer[oob.POWERED] else ("off", "on")
-                self.warn(
+                self.log.warn(
                     f"node {node.name} is switched {is_on}, but is marked as powered {should}"
                 )
         elif command in (oob.POWER_ON, oob.POWER_OFF):

@@ -64,7 +64,9 @@ class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
         for node in nodes:
             units = answers.get(node.uuid, [])
             if any(len(values) != len(asked) for values in units):
-                self.warn(f"node {node.name}: expected {len(asked)} values for each storage unit")
+                self.log.warn(
+                    f"node {node.name}: expected {len(asked)} values for each storage unit"
+                )
                 continue
             for values in sorted(units, key=lambda v: text.natural_key(v[0])):
                 unit = {**dict(zip(asked, values, strict=True)), NODE: node.name, TYPE: plan}

@@ -77,7 +77,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
         if self.config.cluster().modify_etc_hosts:
             distribute_files(self.ctx)
         if plan.offline:
-            self.warn(
+            self.log.warn(
                 f"node {plan.name} is offline, so the files of the cluster stay on it",
                 hint="Run 'node-cleanup --yes-do-it' on the machine before it is connected again.",
             )
@@ -89,7 +89,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
             modify_ssh_setup=self.config.cluster().modify_ssh_setup,
         )[plan.name]
         if answer.failure is not None:
-            self.warn(
+            self.log.warn(
                 f"node {plan.name} was removed, but could not remove the files of the cluster:"
                 f" {why(answer.failure)}",
                 hint="Stop its node daemon and remove the cluster's files from the machine.",

@@ -60,7 +60,7 @@ class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
                     " sync, or accept the loss with --ignore-consistency.",
                     errors.ECODE_STATE,
                 )
-            self.warn(problem)
+            self.log.warn(problem)
 
     def _is_kept_elsewhere(
         self, disk: Disk, instance: Instance, seen: replicas.Observation | None
@@ -76,7 +76,7 @@ class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
 
     def exec(self, plan: None) -> None:
         op = self.op
-        self.feedback(f"Repairing storage unit {op.name} on node {self.node.name} ...")
+        self.log.feedback(f"Repairing storage unit {op.name} on node {self.node.name} ...")
         answer = self.rpc.call(
             STORAGE_EXECUTE,
             self.node.uuid,

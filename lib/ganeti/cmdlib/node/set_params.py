@@ -114,7 +114,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         if transition.leaves:
             self._check_pool(node)
         if transition.enlists and not self.op.master_candidate:
-            self.info(
+            self.log.info(
                 f"node {node.name} becomes a master candidate, because there are fewer than"
                 " candidate_pool_size"
             )
@@ -235,7 +235,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         if candidates.present_count(data, without) >= candidates.wanted_count(data, without):
             return
         if self.op.force:
-            self.warn("there will be fewer master candidates than candidate_pool_size")
+            self.log.warn("there will be fewer master candidates than candidate_pool_size")
         elif not self.op.auto_promote:
             raise errors.OpPrereqError(
                 "there would be too few master candidates. Use --auto-promote to promote another"
@@ -315,7 +315,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         if new.offline and not plan.old.offline:
             names = [instance.name for instance in self.config.node_instances(new.uuid)[0]]
             if names:
-                self.warn(
+                self.log.warn(
                     f"offline node {new.name} is the primary node of {', '.join(names)}",
                     hint=f"Move them to other nodes with 'gnt-node evacuate {new.name}'.",
                 )

@@ -27,7 +27,7 @@ class LUOsDiagnose(LogicalUnit[OpOsDiagnose, None]):
         answers = self.rpc.call_many(OS_DIAGNOSE, nodes)
         for answer in answers.values():
             if answer.failure is not None:
-                self.warn(
+                self.log.warn(
                     f"node {answer.node_name} did not report its OS definitions:"
                     f" {why(answer.failure)}"
                 )

@@ -61,10 +61,10 @@ class LUTestDelay(LogicalUnit[OpTestDelay, DelayPlan]):
         for number in range(plan.rounds):
             self.ctx.callbacks.check_cancel()
             if self.op.repeat:
-                self.info(f"round {number + 1} of {plan.rounds}")
+                self.log.info(f"round {number + 1} of {plan.rounds}")
             if self.op.interruptible:
                 if self._wait(plan.duration_s):
-                    self.info("the delay was ended early")
+                    self.log.info("the delay was ended early")
                     return
             elif plan.on_master and plan.duration_s > 0:
                 self._sleep(plan.duration_s)

@@ -29,18 +29,18 @@ class LUTestJqueue(LogicalUnit[OpTestJqueue, None]):
 
     def expand_names(self) -> None:
         if self.op.notify_waitlock:
-            self.info("Expanding names")
+            self.log.info("Expanding names")
             self._wait_for_client(AT_EXPAND_NAMES, None)
 
     def exec(self, plan: None) -> bool:
         if self.op.notify_exec:
-            self.info("Executing")
+            self.log.info("Executing")
             self._wait_for_client(AT_EXEC, None)
         if self.op.log_messages:
             self._wait_for_client(AT_FIRST_MESSAGE, len(self.op.log_messages))
             for number, message in enumerate(self.op.log_messages, 1):
-                self.info(f"Sending log message {number}")
-                self.feedback(f"{PREFIX}{message}")
+                self.log.info(f"Sending log message {number}")
+                self.log.feedback(f"{PREFIX}{message}")
                 self._wait_for_client(AT_MESSAGE, number)
         if self.op.fail:
             raise errors.OpExecError("Opcode failure was requested")

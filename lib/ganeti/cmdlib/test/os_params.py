@@ -20,4 +20,4 @@ class LUTestOsParams(LogicalUnit[OpTestOsParams, list[str]]):
     def exec(self, plan: list[str]) -> None:
         secrets = self.op.osparams_secret or {}
         for name in plan:
-            self.info(f"secret parameter {name} has {len(str(secrets[name]))} characters")
+            self.log.info(f"secret parameter {name} has {len(str(secrets[name]))} characters")

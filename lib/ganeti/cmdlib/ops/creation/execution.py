@@ -33,7 +33,7 @@ P = ParamSpec("P")
 
 def reserve(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> None:
     """Add a forthcoming instance: only the configuration has it."""
-    unit.feedback(f"reserving resources for instance {unit.name}")
+    unit.log.feedback(f"reserving resources for instance {unit.name}")
     _add(unit, *forthcoming.reservation(*instance_and_disks(unit, plan)))
 
 
@@ -42,7 +42,7 @@ def start(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan, instance: Instanc
 
     :raises errors.OpExecError: it does not start; it stays in the cluster.
     """
-    unit.feedback("* starting the instance")
+    unit.log.feedback("* starting the instance")
     with unit.config.transaction() as change:
         change.instances.mark(instance.uuid, prereq.ADMIN_UP)
     try:
@@ -96,14 +96,14 @@ class Creation:
         """
         unit, plan = self._unit, self._plan
         hint = f"Clean up with 'gnt-instance remove --ignore-failures {unit.name}'."
-        with UndoStack(unit.warn, hint=hint) as undo:
+        with UndoStack(unit.log.warn, hint=hint) as undo:
             instance, disks = instance_and_disks(unit, plan)
             if isinstance(unit.imported, RemoteImport):
                 # When this ends without an answer, the watcher removes what is left.
                 instance = dataclasses.replace(instance, importing_since=clock.now())
             for index, disk in enumerate(disks):
-                unit.feedback(f"* disk {index}, size {disk.size} MiB")
-            unit.feedback(f"adding instance {unit.name} to the cluster configuration")
+                unit.log.feedback(f"* disk {index}, size {disk.size} MiB")
+            unit.log.feedback(f"adding instance {unit.name} to the cluster configuration")
             # This step is undone last. While disks remain the instance must stay, too, because
             # they can only be removed with it.
             undo.add("the instance itself", self._remove_from_config, instance)
@@ -153,7 +153,7 @@ class Creation:
     ) -> None:
         unit = self._unit
         if to_make:
-            unit.feedback("* making the disks of the instance")
+            unit.log.feedback("* making the disks of the instance")
             # Files which stay there are not of this instance, so it need not stay for them.
             undo.add("the disk directory", disk_work.remove_storage_dir, unit.rpc, instance, disks)
             disk_work.create_storage_dir(unit.rpc, instance, disks)
@@ -210,7 +210,7 @@ class Creation:
             ) from err
 
     def _run_create_script(self, instance: Instance) -> None:
-        self._unit.feedback("* running the OS's create script")
+        self._unit.log.feedback("* running the OS's create script")
         operating_system.install(
             self._unit.ctx,
             instance,

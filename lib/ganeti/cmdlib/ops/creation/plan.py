@@ -113,7 +113,9 @@ def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:
             errors.ECODE_INVAL,
         )
     if op.file_driver and unit.template not in FILE_BASED:
-        unit.info(f"file driver {op.file_driver} has no effect on disk template {unit.template}")
+        unit.log.info(
+            f"file driver {op.file_driver} has no effect on disk template {unit.template}"
+        )
     return None
 
 

@@ -139,7 +139,7 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
     def _announce(self, moves: allocator.Moves) -> None:
         groups = {group.uuid: group.name for group in self.config.groups()}
         for name, group, nodes in moves.moved:
-            self.info(
+            self.log.info(
                 f"instance {name} will be moved to node group {groups.get(group, group)} (nodes"
                 f" {', '.join(nodes)})"
             )

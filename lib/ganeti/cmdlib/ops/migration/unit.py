@@ -176,7 +176,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
             )
         for level in (Level.NODE_RES, Level.NODE):
             self.release_locks(level, self.owned(level) - {primary, uuid})
-        self.info(
+        self.log.info(
             f"Selected nodes for instance {self.instance.name} via iallocator"
             f" {self.allocator}: {self.target.name}"
         )

@@ -59,7 +59,7 @@ class NodeQueryUnit(LogicalUnit[NodeQueryOpT, PlanT]):
             if answer.offline:
                 continue
             if answer.failure is not None:
-                self.warn(
+                self.log.warn(
                     f"node {answer.node_name} did not report its storage: {why(answer.failure)}"
                 )
                 continue

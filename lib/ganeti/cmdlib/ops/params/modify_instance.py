@@ -48,7 +48,7 @@ def planned_parameters(
     if op.hypervisor and op.hypervisor != hypervisor:
         require_other_hypervisor(unit.ctx, instance, op.hypervisor)
         if present:
-            unit.info(
+            unit.log.info(
                 f"these parameters of hypervisor {hypervisor} are dropped:"
                 f" {', '.join(sorted(present))}"
             )

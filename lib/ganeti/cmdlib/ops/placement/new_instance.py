@@ -108,7 +108,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         primary = self._named_node(op.pnode, op.pnode_uuid)
         if self.template not in INT_MIRRORED:
             if op.snode or op.snode_uuid:
-                self.warn(
+                self.log.warn(
                     f"the secondary node is ignored: disks of template {self.template} are on one"
                     " node only"
                 )
@@ -200,7 +200,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         self.release_locks(Level.NODE, self.owned(Level.NODE) - set(chosen))
         groups = {node.group for node in nodes}
         self.release_locks(Level.NODEGROUP, self.owned(Level.NODEGROUP) - groups)
-        self.info(
+        self.log.info(
             f"Selected nodes for instance {self.name} via iallocator {name}:"
             f" {', '.join(node.name for node in nodes)}"
         )
