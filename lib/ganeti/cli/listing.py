@@ -204,10 +204,6 @@ def commands(
     :param argument: kind of the arguments, if it is not the resource.
     :param usage: as of :class:`ganeti.cli.command.Command`; names or a filter, if it is not given.
     """
-
-    def list_fields(values: Values, arguments: list[str]) -> int:
-        return run_list_fields(kind.resource, values, arguments)
-
     return [
         Command(
             "list",
@@ -219,13 +215,20 @@ def commands(
         ),
         Command(
             "list-fields",
-            list_fields,
+            _field_lister(kind.resource),
             [Argument("unknown")],
             opt.LIST_FIELDS_OPTIONS,
             "List the fields that list can show",
             usage="[<options>] [<field>...]",
         ),
     ]
+
+
+def _field_lister(resource: str) -> Run:
+    def run(values: Values, arguments: list[str]) -> int:
+        return run_list_fields(resource, values, arguments)
+
+    return run
 
 
 def show_objects(

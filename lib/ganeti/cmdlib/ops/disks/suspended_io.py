@@ -151,7 +151,7 @@ def _write_alone(rpc: RpcRunner, instance: Instance, disks: Sequence[Disk]) -> b
     answer = rpc.call(DRBD_WRITE_ALONE, instance.primary_node, disks=(disks, instance))
     if answer.failure is not None:
         _log.warning(
-            "I/O of instance %s may be suspended as before: %s", instance.name, answer.failure
+            "the I/O of instance %s may be suspended as before: %s", instance.name, answer.failure
         )
     return answer.failure is None
 
