@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from ganeti.utils.net import wait_readable
 
 
 class Count:
@@ -54,7 +55,7 @@ def play(fifo: str, fire: Callable[[], None]) -> None:
     fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     while True:
         left_s = None if count.fires_at is None else max(0.0, count.fires_at - time.monotonic())
-        readable, _, _ = select.select([fd], [], [], left_s)
+        readable = wait_readable([fd], left_s)
         if readable:
             data = os.read(fd, 4096)
             count.take(data, time.monotonic())

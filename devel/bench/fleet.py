@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
 import statistics
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from ganeti.opcodes.cluster import OpClusterVerify
 from ganeti.opcodes.instance import OpInstanceCreate, OpInstanceMigrate, OpInstanceRemove
 from ganeti.opcodes.tags import OpTagsSet
 from ganeti.utils import clock, daemonize, fs, process
+from ganeti.utils.net import wait_readable
 from ganeti.wire import json
 
 _STEP_S: Final = 900.0
@@ -416,7 +416,7 @@ class Bench:
             try:
                 os.kill(pid, 9)
                 # Until it has ended, a daemon runs, and none would be started.
-                select.select([ended], [], [])
+                wait_readable([ended])
             finally:
                 os.close(ended)
             self.cluster.daemon("start")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from ganeti.utils import net
+from ganeti.utils.net import wait_readable
 
 #: QEMU does what it is told, and never answers.
 SILENT = "silent"
@@ -284,7 +284,7 @@ class Client(socket.socket):
         for _ in range(int(limit_s / _POLL_S) + 1):
             # Asked before the data are looked for: what was sent before it fell silent is there.
             mute = self.qemu.is_mute
-            if select.select([self], [], [], 0 if mute else _POLL_S)[0]:
+            if wait_readable([self], 0 if mute else _POLL_S):
                 return super().recv(size, flags)
             if mute:
                 if self.qemu.answers_too_late:

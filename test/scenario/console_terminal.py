@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import subprocess
 import termios
 
 from kvm_node import TOP, Node, wait_until
 
 from ganeti.objects.instance import FilledInstance
+from ganeti.utils.net import wait_readable
 
 
 class Terminal:
@@ -37,7 +37,7 @@ class Terminal:
 
     def wait_for(self, words: str) -> None:
         def seen() -> bool:
-            if select.select([self.master], [], [], 0.1)[0]:
+            if wait_readable([self.master], 0.1):
                 self.text += os.read(self.master, 65536).decode(errors="replace")
             return words in self.text
 

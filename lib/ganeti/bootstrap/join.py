@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import select
 import socket
 import ssl
 import threading
@@ -29,6 +28,7 @@ from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
 from ganeti.platform import hosts, machine, paths
 from ganeti.utils import clock, net, x509
+from ganeti.utils.net import wait_readable
 from ganeti.utils.undo import UndoStack
 
 #: Seconds until a token expires, unless the user says otherwise.
@@ -168,9 +168,6 @@ class JoinOffer:
 
         :raises JoinError: the token expired before a machine used it.
         """
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
         while True:
             left_s = self._left_s()
             if left_s <= 0:
@@ -178,7 +175,7 @@ class JoinOffer:
                 raise JoinError(
                     f"no machine used the token for {self.token.node_name} before it expired"
                 )
-            ready = {fd for fd, _ in poll.poll(min(left_s, 1.0) * 1000)}
+            ready = wait_readable([self._sock, self._wake], min(left_s, 1.0))
             with self._lock:
                 if self._winner is not None:
                     self._sock.close()

@@ -8,7 +8,6 @@ shows the present state at once.
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import terminal
+from ganeti.utils.net import wait_readable
 
 if TYPE_CHECKING:
     from typing import Any
@@ -133,7 +133,7 @@ def _keys() -> Iterator[Any]:
     def wait(seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            if not select.select([descriptor], [], [], min(left, _WAIT_S))[0]:
+            if not wait_readable([descriptor], min(left, _WAIT_S)):
                 continue
             key = os.read(descriptor, 1)
             # An empty read means that the terminal was closed.

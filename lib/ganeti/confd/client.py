@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from ganeti.constants import confd as const
 from ganeti.constants import ssconf
 from ganeti.platform import machine, paths
 from ganeti.utils import fs, net, text
+from ganeti.utils.net import wait_readable
 
 #: Seconds to wait for a newer answer after the first one.
 SETTLE_S = 0.5
@@ -195,15 +195,12 @@ class Client:
 
     def _collect(self, talk: Conversation, sockets: list[socket.socket]) -> None:
         deadline = self._monotonic() + self._expire_s
-        poll = select.poll()
         by_fd = {sock.fileno(): sock for sock in sockets}
-        for fd in by_fd:
-            poll.register(fd, select.POLLIN)
         while not talk.complete:
             left_s = deadline - self._monotonic()
             if left_s <= 0:
                 return
-            for fd, _ in poll.poll(left_s * 1000):
+            for fd in wait_readable(by_fd, left_s):
                 try:
                     datagram = by_fd[fd].recv(os.sysconf("SC_PAGESIZE") * 16)
                 except OSError:

@@ -25,7 +25,6 @@ import contextlib
 import hmac
 import os
 import queue
-import select
 import signal
 import socket
 import ssl
@@ -40,6 +39,7 @@ from ganeti import errors
 from ganeti.helpers.import_export_status import Status
 from ganeti.helpers.tls_pipe import TlsPipe
 from ganeti.utils import compress, fs, receipt, text, x509
+from ganeti.utils.net import wait_readable
 from ganeti.utils.receipt import Tally
 
 EXPORT: Final = "export"
@@ -157,12 +157,8 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
         status.update(listen_port=listener.getsockname()[1])
         deadline = time.monotonic() + options.connect_timeout
         with _UnauthenticatedPeers(context, magic, status) as peers:
-            poll = select.poll()
-            poll.register(listener, select.POLLIN)
-            poll.register(peers.wake, select.POLLIN)
             while (now := time.monotonic()) < deadline:
-                wait_s = max(min(deadline, peers.deadline) - now, 0)
-                ready = {fd for fd, _ in poll.poll(wait_s * 1000)}
+                ready = wait_readable([listener, peers.wake], min(deadline, peers.deadline) - now)
                 if listener.fileno() in ready:
                     peers.add(*listener.accept())
                 connection = peers.authenticated()

@@ -54,6 +54,7 @@ import pycurl
 
 from ganeti import errors, http
 from ganeti.utils import memory, metrics
+from ganeti.utils.net import wait_readable
 
 _CALL_TIME = metrics.Histogram(
     "ganeti_master_node_call_seconds",
@@ -221,9 +222,7 @@ class _Transfer:
         if open_socket == -1:
             return
         if open_socket is not None:
-            waiting = select.poll()
-            waiting.register(open_socket, select.POLLIN | select.POLLRDHUP)
-            if waiting.poll(0):
+            if wait_readable([open_socket], 0):
                 # An idle connection on which something comes is being closed by the peer.
                 self.handle.setopt(pycurl.FRESH_CONNECT, 1)
                 return

@@ -50,6 +50,7 @@ from typing import NamedTuple, NoReturn
 from ganeti import http
 from ganeti.http import head
 from ganeti.utils import net, x509
+from ganeti.utils.net import wait_readable
 
 _log = logging.getLogger(__name__)
 
@@ -332,9 +333,7 @@ class ForkingServer:
 
     def _somebody_waits(self) -> bool:
         """Tell whether a client has connected for which there is no child."""
-        events = select.poll()
-        events.register(self._sock, select.POLLIN)
-        return bool(events.poll(0))
+        return bool(wait_readable([self._sock], 0))
 
     def _fork(self) -> bool:
         self._context()  # a new context is made here, so that all children share it and its tickets
@@ -564,14 +563,10 @@ class ForkingServer:
         """Wait for a request on a kept connection; return False if the connection has to end."""
         if tls.pending():
             return True
-        events = select.poll()
-        events.register(tls, select.POLLIN)
-        events.register(self._life, select.POLLIN)
-        happened = events.poll(REST_S * 1000)
-        if not happened:
+        ready = wait_readable([tls, self._life], REST_S)
+        if not ready:
             self._service.at_rest()
-            happened = events.poll((KEEP_S - REST_S) * 1000)
-        ready = {fd for fd, _ in happened}
+            ready = wait_readable([tls, self._life], KEEP_S - REST_S)
         # A request which was received already is served, even if the child has to end.
         return tls.fileno() in ready
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import select
 import stat
 from typing import Any
 
@@ -13,6 +12,7 @@ from ganeti import errors
 from ganeti.hypervisor.net.addresses import parse_addresses
 from ganeti.storage import image_format
 from ganeti.utils import fs, process
+from ganeti.utils.net import wait_readable
 
 _ERROR_LINES = 5
 
@@ -60,9 +60,7 @@ def wait_gone(pid: int, timeout_s: float) -> bool:
     except ProcessLookupError:
         return True
     try:
-        events = select.poll()
-        events.register(pidfd, select.POLLIN)
-        return bool(events.poll(max(timeout_s, 0.0) * 1000))
+        return bool(wait_readable([pidfd], timeout_s))
     finally:
         os.close(pidfd)
 

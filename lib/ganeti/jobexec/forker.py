@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import threading
 from typing import Final, NamedTuple
@@ -13,6 +12,7 @@ from ganeti import errors
 from ganeti.config import Config
 from ganeti.jobexec import changes, fork_server
 from ganeti.jobexec.messages import Channel, ChannelClosed
+from ganeti.utils.net import wait_readable
 
 _ENDED: Final = (
     "the process which makes the processes of jobs has ended. Restart the master daemon with"
@@ -33,13 +33,8 @@ class ForkedProcess(NamedTuple):
 
 
 def has_ended(pidfd: int, timeout_s: float = 0.0) -> bool:
-    """Tell whether a process has ended, or ends within a time.
-
-    The descriptor may be a high number, because the master daemon has one for each client.
-    """
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(timeout_s * 1000))
+    """Tell whether a process has ended, or ends within a time."""
+    return bool(wait_readable([pidfd], timeout_s))
 
 
 class Forker:

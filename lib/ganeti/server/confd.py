@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import select
 import socket
 import time
 from typing import Final, NamedTuple
@@ -30,6 +29,7 @@ from ganeti.objects import ConfigData
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
 from ganeti.utils import clock, inotify, net
+from ganeti.utils.net import wait_readable
 
 NAME = "ganeti-confd"
 
@@ -101,12 +101,9 @@ def run(options: argparse.Namespace, confd: ConfdDaemon, signals: daemon.Signals
     """Serve until a signal says to stop."""
     sock, responder, source, watch = confd
     counts = _CountLog(responder)
-    poll = select.poll()
-    for one in (sock, signals, watch):
-        if one is not None:
-            poll.register(one.fileno(), select.POLLIN)
+    sources = [sock.fileno(), signals.fileno(), *([] if watch is None else [watch.fileno()])]
     while True:
-        ready = {fd for fd, _ in poll.poll(min(source.wait_s(), _LOG_COUNTS_S) * 1000)}
+        ready = wait_readable(sources, min(source.wait_s(), _LOG_COUNTS_S))
         if signals.fileno() in ready:
             taken = signals.take()
             counts.log(at_once=True)

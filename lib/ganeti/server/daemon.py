@@ -29,7 +29,6 @@ import grp
 import logging
 import os
 import pwd
-import select
 import signal
 import sys
 import traceback
@@ -42,6 +41,7 @@ from ganeti.constants import cli as exit_codes
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.utils import daemonize, fs, log, net, notify
+from ganeti.utils.net import wait_readable
 
 _T = TypeVar("_T")
 
@@ -131,7 +131,7 @@ class Signals:
 
         :param timeout_s: seconds after which the result is empty; None waits without limit.
         """
-        select.select([self._receive], [], [], timeout_s)
+        wait_readable([self._receive], timeout_s)
         return self.take()
 
     def take_stop(self) -> bool:

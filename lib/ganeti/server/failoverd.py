@@ -10,7 +10,6 @@ Source: ``doc/design-auto-failover.rst``.
 from __future__ import annotations
 
 import argparse
-import select
 from functools import partial
 from typing import Final
 
@@ -19,6 +18,7 @@ from ganeti.master_failover.master_poll import MasterPoll
 from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, open_client
 from ganeti.server import daemon
+from ganeti.utils.net import wait_readable
 
 NAME = "ganeti-failoverd"
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, runner: AddressRunner, signals: daemon.Sign
     poll = MasterPoll(runner, lambda task: child.start(task, leave))
     while True:
         pause_s = poll.poll()
-        readable, _, _ = select.select([signals.fileno(), *poll.descriptors()], [], [], pause_s)
+        readable = wait_readable([signals, *poll.descriptors()], pause_s)
         if signals.fileno() in readable and signals.take_stop():
             poll.close()
             return None

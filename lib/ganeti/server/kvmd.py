@@ -10,13 +10,13 @@ Source: Ganeti daemons design.
 from __future__ import annotations
 
 import argparse
-import select
 from typing import Final, NamedTuple
 
 from ganeti.hypervisor.kvm.user_shutdown import ShutdownMonitor
 from ganeti.platform import paths
 from ganeti.server import daemon
 from ganeti.utils import fs, inotify
+from ganeti.utils.net import wait_readable
 
 NAME = "ganeti-kvmd"
 
@@ -56,11 +56,8 @@ def run(options: argparse.Namespace, kvmd: KvmDaemon, signals: daemon.Signals) -
     monitor, watch = kvmd
     while True:
         pause_s = _AGAIN_S if monitor.connect() else _POLL_S
-        poll = select.poll()
-        for one in (signals, watch, *monitor.connections()):
-            if one is not None:
-                poll.register(one.fileno(), select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(pause_s * 1000)}
+        watches = [] if watch is None else [watch.fileno()]
+        ready = wait_readable([signals, *watches, *monitor.connections()], pause_s)
         if signals.fileno() in ready and signals.take_stop():
             monitor.close()
             return None

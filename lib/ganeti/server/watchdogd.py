@@ -9,7 +9,6 @@ Source: ``doc/design-instance-failover.rst``, *A machine which restarts itself*.
 from __future__ import annotations
 
 import argparse
-import select
 import time
 from functools import partial
 from typing import Final
@@ -21,6 +20,7 @@ from ganeti.constants import ssconf as ssconf_c
 from ganeti.platform import machine, paths, watchdog_files
 from ganeti.server import daemon
 from ganeti.utils import fs
+from ganeti.utils.net import wait_readable
 from ganeti.watchdogd import feeder
 from ganeti.watchdogd.candidate_poll import CandidatePoll
 from ganeti.watchdogd.device import Device
@@ -87,8 +87,7 @@ def run(
         guard.poll()
         if guard.is_done():
             return None
-        watched = [signals.fileno(), *poll.descriptors()]
-        readable, _, _ = select.select(watched, [], [], feeder.POLL_S)
+        readable = wait_readable([signals, *poll.descriptors()], feeder.POLL_S)
         if signals.fileno() in readable and signals.take_stop():
             guard.stop()
 

@@ -12,7 +12,7 @@ them, so that a command loads only the modules that it uses.
 :mod:`.daemonize`   go into the background, and report the result of the start
 :mod:`.notify`      tell the service manager that the daemon serves, ends or refuses
 :mod:`.memory`      give memory which is free back to the system
-:mod:`.net`         addresses and sockets
+:mod:`.net`         addresses and sockets, waiting until something can be read
 :mod:`.ssh`         command lines of OpenSSH, and the formats of its keys and files
 :mod:`.x509`        keys and certificates
 :mod:`.compress`    the programs which compress and decompress a stream

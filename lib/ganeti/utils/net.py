@@ -1,4 +1,4 @@
-"""Addresses and sockets.
+"""Addresses and sockets, and waiting until something can be read.
 
 Unix sockets of a virtual cluster have long paths, and the kernel takes paths of at most 107 bytes;
 :func:`unix_connect` and :func:`unix_listen` work with paths of any length.
@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import struct
 import time
+
+from ganeti import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _typeshed import FileDescriptorLike
 
 _SUN_PATH_BYTES = 107
 _CONNECT_PAUSE_S = 0.01
@@ -191,3 +199,23 @@ class _ShortPath:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def wait_readable(
+    sources: Iterable[FileDescriptorLike], timeout_s: float | None = None
+) -> set[int]:
+    """Wait until a read of one of these would not block, because of data or of an end.
+
+    A descriptor of a process (pidfd_open(2)) becomes readable when the process has ended. Unlike
+    ``select()`` of the system, this knows descriptors from 1024 on.
+
+    :param sources: descriptors, or objects which have one.
+    :param timeout_s: seconds after which the result is empty; 0 or less does not wait, and None
+        waits without limit.
+    :returns: the numbers of the descriptors which are ready.
+    """
+    poll = select.poll()
+    for source in sources:
+        poll.register(source, select.POLLIN)
+    wait_ms = None if timeout_s is None else max(timeout_s, 0.0) * 1000
+    return {descriptor for descriptor, _events in poll.poll(wait_ms)}

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pty
-import select
 import shlex
 import shutil
 import signal
@@ -22,6 +21,7 @@ from ganeti.cli.command import Argument, Command, Option, Program
 from ganeti.cli.options import flag
 from ganeti.client import PROGRAMS
 from ganeti.utils import net, process
+from ganeti.utils.net import wait_readable
 
 PATIENCE_S = 120.0
 TOP = Path(__file__).resolve().parents[3]
@@ -482,5 +482,5 @@ def lines(path: Path, count: int, terminal: int) -> list[str]:
         if len(found) >= count:
             return found
         assert time.monotonic() < deadline, f"only {found}"
-        if select.select([terminal], [], [], 0.05)[0]:
+        if wait_readable([terminal], 0.05):
             os.read(terminal, 65536)

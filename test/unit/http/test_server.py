@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import ssl
@@ -12,6 +11,7 @@ import pytest
 
 from fakes.tls_lab import ADDRESS, Lab, read_all
 from ganeti.http import client, server
+from ganeti.utils.net import wait_readable
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +350,7 @@ def test_a_request_to_a_server_which_has_ended_was_not_sent(own_lab):
     child = os.pidfd_open(int(asker.perform([kept(lab)])[0].body))
     call(lab, "quit")
     assert lab.wait() == 0
-    select.select([child], [], [])
+    wait_readable([child])
     os.close(child)
     outcome = asker.perform([kept(lab)])[0]
     assert (outcome.kind, outcome.sent) == (client.UNREACHABLE, False)
@@ -383,7 +383,7 @@ def test_an_idle_kept_connection_ends_with_the_server(own_lab):
     try:
         call(lab, "quit")
         assert lab.wait() == 0
-        assert select.select([pidfd], [], [], 30)[0], "the child stays"
+        assert wait_readable([pidfd], 30), "the child stays"
     finally:
         os.close(pidfd)
     assert asker.perform([kept(lab)])[0].kind == client.UNREACHABLE

@@ -6,7 +6,6 @@ carries them out, as its worker would. So the long walks of :mod:`.pair` go thro
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ganeti.jobexec import livelock, messages, methods
 from ganeti.locking import LockId, LockManager, Owner
 from ganeti.locking.levels import Level
 from ganeti.locking.request import RequestState
+from ganeti.utils.net import wait_readable
 
 from ..jobexec.wire_lab import Job, Master
 from .pair import Pair
@@ -95,7 +95,7 @@ class WireLocks:
         wanted = methods.Wanted(level, keys, shared)
         job.link.send({"ask": str(_ACQUIRE), "args": _ACQUIRE.encode([wanted], {})})
         while self._manager.waiting(owner) is None:
-            if not select.select([job.link.descriptor], [], [], 0)[0]:
+            if not wait_readable([job.link.descriptor], 0):
                 continue
             answer = job.link.receive()
             if "error" in answer:

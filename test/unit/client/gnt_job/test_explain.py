@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import signal
 import struct
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.client.gnt_job import explain as job_explain
+from ganeti.utils.net import wait_readable
 
 from ..conftest import Gnt
 
@@ -286,7 +286,7 @@ class Terminal:
         deadline = time.monotonic() + PATIENCE_S
         while not condition(self.text):
             assert time.monotonic() < deadline, self.text
-            if select.select([self.main], [], [], 0.1)[0]:
+            if wait_readable([self.main], 0.1):
                 self.text += os.read(self.main, 65536).decode()
 
     def end(self) -> int:

@@ -8,7 +8,6 @@ the program can examine the job, which stands still at a known point. No data is
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import socket
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Callable
 
 from ganeti.platform import paths
 from ganeti.utils import fs, net
+from ganeti.utils.net import wait_readable
 
 # Pause between two checks whether the job was canceled.
 _STEP_S = 0.5
@@ -79,6 +79,6 @@ def _readable(sock: socket.socket, timeout_s: float, check: Callable[[], None]) 
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             return False
-        if select.select([sock], [], [], min(left_s, _STEP_S))[0]:
+        if wait_readable([sock], min(left_s, _STEP_S)):
             return True
         check()
