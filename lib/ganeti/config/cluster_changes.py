@@ -77,7 +77,7 @@ class NodeChanges:
         self._draft = draft
         self._cluster = cluster
 
-    def add(self, node: Node, ec_id: str) -> None:
+    def add(self, node: Node) -> None:
         """Add a node."""
         self._draft.require("nodegroups", node.group, f"node {node.name}")
         self._draft.check_name("nodes", node.name, node.uuid)
@@ -118,7 +118,7 @@ class GroupChanges:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
 
-    def add(self, group: NodeGroup, ec_id: str) -> None:
+    def add(self, group: NodeGroup) -> None:
         """Add a node group."""
         self._draft.check_name("nodegroups", group.name, group.uuid)
         self._check_networks(group)
@@ -155,7 +155,7 @@ class NetworkChanges:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
 
-    def add(self, network: Network, ec_id: str) -> None:
+    def add(self, network: Network) -> None:
         """Add a network."""
         self._draft.check_name("networks", network.name, network.uuid)
         self._draft.add(network)

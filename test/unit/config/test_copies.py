@@ -40,7 +40,7 @@ def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
     commit(config).instances.remove(instance_of(1).uuid)
     # Nothing else has changed for those who have all the rest.
     assert nodes.received[-1].ssconf == {"instance_list": ""}
-    commit(config).nodes.add(node_of(9), EC)
+    commit(config).nodes.add(node_of(9))
     last = nodes.received[-1].ssconf
     assert last is not None
     assert {"instance_list", "node_list", "cluster_name"} < last.keys()
@@ -49,7 +49,7 @@ def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
 def test_a_new_node_is_in_the_state_which_is_distributed() -> None:
     nodes = Nodes()
     config = config_of(Disk(), nodes)
-    commit(config).nodes.add(node_of(9), EC)
+    commit(config).nodes.add(node_of(9))
     assert uuid_of("node9") in nodes.received[-1].candidates
     assert uuid_of("node9") in nodes.received[-1].data.nodes
 
@@ -409,7 +409,7 @@ def _store_with_many_bytes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Con
         LocalFile("config.data", Disk().write), data, distribute=nodes, catch_up_s=(3600.0, 3600.0)
     )
     with store.transaction() as change:
-        change.groups.add(group_of(7), EC)  # sends all values to all nodes
+        change.groups.add(group_of(7))  # sends all values to all nodes
     return store
 
 
@@ -463,7 +463,7 @@ def test_all_values_replace_names_which_were_to_come(monkeypatch: pytest.MonkeyP
     with store.transaction() as change:
         change.instances.add(instance_of(1), [disk_of(1)], EC)
     with store.transaction() as change:
-        change.groups.add(group_of(8), EC)
+        change.groups.add(group_of(8))
     assert nodes.names_of(4)[-1] == "instance1.example.com\n"
     assert not store.copies.inform_others()
 

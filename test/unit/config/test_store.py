@@ -41,7 +41,7 @@ def test_the_text_is_what_the_codec_says_after_any_change() -> None:
     commit(config).instances.add(instance_of(2), [], EC)
     commit(config).instances.mark(instance_of(1).uuid, "up")
     commit(config).instances.remove(instance_of(1).uuid)
-    commit(config).groups.add(group_of(7), EC)
+    commit(config).groups.add(group_of(7))
     commit(config).ports.allocate()
     for text in disk.written:
         assert json.loads(text) == json.loads(

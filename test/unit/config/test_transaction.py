@@ -42,8 +42,8 @@ def _config(data: ConfigData | None = None) -> Config:
 def config() -> Config:
     made = _config()
     commit(made).instances.add(instance_of(1), [disk_of(1)], EC)
-    commit(made).networks.add(network_of(1), EC)
-    commit(made).groups.add(group_of(1), EC)
+    commit(made).networks.add(network_of(1))
+    commit(made).groups.add(group_of(1))
     return made
 
 
@@ -98,13 +98,13 @@ def _refusals() -> list[tuple[Callable[[Transaction], object], str]]:
         (lambda c: c.disks.add(I1, disk_of(1), 0), "in use by this kind of object: disk"),
         (lambda c: c.disks.add(I1, disk_of(1, 1), 5), "a disk cannot have index 5"),
         (lambda c: c.disks.remove(I1, "x"), "disk x is not one of its disks"),
-        (lambda c: c.nodes.add(node_of(1), EC), "already"),
-        (lambda c: c.nodes.add(node_of(9, group="x"), EC), "node group x is not in"),
-        (lambda c: c.nodes.add(node_of(9, name="node1.example.com"), EC), "node1.* exists"),
+        (lambda c: c.nodes.add(node_of(1)), "already"),
+        (lambda c: c.nodes.add(node_of(9, group="x")), "node group x is not in"),
+        (lambda c: c.nodes.add(node_of(9, name="node1.example.com")), "node1.* exists"),
         (lambda c: c.nodes.remove(N1), "node1.example.com is the master"),
         (lambda c: c.groups.remove(uuid_of("default")), "has node node1.example.com"),
-        (lambda c: c.groups.add(group_of(1), EC), "already"),
-        (lambda c: c.groups.add(group_of(2, networks={"x": {}}), EC), "network x is not in"),
+        (lambda c: c.groups.add(group_of(1)), "already"),
+        (lambda c: c.groups.add(group_of(2, networks={"x": {}})), "network x is not in"),
         (lambda c: c.networks.remove("x"), "network x is not in"),
         (lambda c: c.filters.remove("x"), "filter rule x is not in"),
         (lambda c: c.cluster.set_candidate_cert("x", "AA"), "node x is not in"),
@@ -191,7 +191,7 @@ def test_disks_are_numbered(config: Config) -> None:
 
 
 def test_nodes(config: Config) -> None:
-    commit(config).nodes.add(node_of(9), EC)
+    commit(config).nodes.add(node_of(9))
     commit(config).cluster.set_candidate_cert(uuid_of("node9"), "CC:DD")
     assert config.cluster().candidate_certs[uuid_of("node9")] == "CC:DD"
     commit(config).nodes.update(

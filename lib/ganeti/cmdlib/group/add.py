@@ -51,7 +51,7 @@ class LUGroupAdd(LogicalUnit[OpGroupAdd, NodeGroup]):
 
     def exec(self, plan: NodeGroup) -> ResultWithJobs | None:
         with self.config.transaction() as change:
-            change.groups.add(plan, self.ctx.ec_id)
+            change.groups.add(plan)
         network = self.config.cluster().instance_communication_network
         if not network:
             return None

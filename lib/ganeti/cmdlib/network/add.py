@@ -77,4 +77,4 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
 
     def exec(self, plan: Network) -> None:
         with self.config.transaction() as change:
-            change.networks.add(plan, self.ctx.ec_id)
+            change.networks.add(plan)

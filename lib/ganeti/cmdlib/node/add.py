@@ -375,7 +375,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             if plan.readd:
                 change.nodes.update(node)
             else:
-                change.nodes.add(node, self.ctx.ec_id)
+                change.nodes.add(node)
             change.cluster.set_candidate_cert(node.uuid, plan.digest)
         if plan.readd and not node.master_candidate:
             candidates.give_up(self.rpc, self.log, node)

@@ -350,7 +350,7 @@ def test_who_only_asks_changes_nothing(tmp_path: Path, op: Callable[[], OpCode])
         cluster = fresh(tmp_path / name, "sharedfile")
         with cluster.config.transaction() as change:
             old = cluster.config.group("group-1")
-            change.groups.add(replace(old, name="other", uuid=uuid_of("other")), "test")
+            change.groups.add(replace(old, name="other", uuid=uuid_of("other")))
         cluster._new_master()  # who has a lock for it
         multi = isinstance(op(), ops.OpInstanceMultiAlloc)
         result = (
