@@ -240,10 +240,6 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             sizes_mib=[naming.volume_size_mib(disk.size) for disk in disks],
             at_rest=plan.stop or not plan.running,
         )[node.uuid]
-        if not instance.disks_active:
-            # The call has attached these disks on the node.
-            foreign = [disk for disk in disks if disk.dev_type in FOREIGN_SNAPSHOTS]
-            call_for_disks(self.rpc, BLOCKDEV_SHUTDOWN_MULTI, {node.uuid: foreign}, instance)
         for (index, disk), answer in zip(plan.disks, answers, strict=True):
             made = answer.failure is None or ownership.may_be_made(answer.failure)
             if made and disk.dev_type not in FOREIGN_SNAPSHOTS:
@@ -253,6 +249,10 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                     plan,
                     disk,
                 )
+        if not instance.disks_active:
+            # The call has attached these disks on the node.
+            foreign = [disk for disk in disks if disk.dev_type in FOREIGN_SNAPSHOTS]
+            call_for_disks(self.rpc, BLOCKDEV_SHUTDOWN_MULTI, {node.uuid: foreign}, instance)
         for (index, _disk), answer in zip(plan.disks, answers, strict=True):
             if answer.failure is not None:
                 raise errors.OpExecError(
