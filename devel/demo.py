@@ -197,23 +197,13 @@ def _build_image(demo: Demo) -> bool:
 
 
 def _run(demo: Demo, hypervisor: str | None) -> None:
-    with_qemu = with_image = False
+    with_image = with_qemu = False
 
     def prepare() -> None:
         nonlocal with_qemu, with_image
         with_qemu = _have_qemu(demo, hypervisor)
         with_image = _build_image(demo)
-        if with_qemu and with_image:
-            demo.print_indented("the guests run under QEMU")
-        elif hypervisor == "fake":
-            demo.print_indented(
-                "the fake hypervisor simulates the guests, because of --hypervisor fake"
-            )
-        else:
-            what = "QEMU" if not with_qemu else "the boot image of the guest"
-            demo.print_indented(
-                f"{what} is not available; the fake hypervisor simulates the guests instead"
-            )
+        demo.print_indented(_how_guests_run(hypervisor, with_qemu, with_image))
 
     demo.step("Look for QEMU, and build the boot image of the guest", prepare)
     real = with_qemu and with_image
@@ -229,30 +219,14 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
 
     demo.step("Create a virtual cluster of three nodes", make_cluster)
     first, second, third = (node.name for node in vcluster.read(demo.directory).nodes)
-
-    system = ("-o", "tiny") if with_image else ("--no-install",)
-    add = ("gnt-instance", "add", "-t", "sharedfile", "-s", "32M", "-H", kind, *system)
-
-    def add_guest() -> None:
-        demo.gnt(*add, "-n", first, GUEST)
-        if not with_image:
-            # Without an installation the instance is not started.
-            demo.gnt("gnt-instance", "start", GUEST)
-
     demo.step(
         f"Add the instance {GUEST} with a small Linux on a disk in shared storage, and start it",
-        add_guest,
+        lambda: _add_guest(demo, first, kind, with_image),
     )
     demo.step(
         f"Add the instance {IDLE}, without a disk, under the fake hypervisor",
-        lambda: _quiet(
-            demo.gnt(
-                "gnt-instance", "add", "-t", "diskless", "-H", "fake", "--no-install",
-                "-n", third, IDLE,
-            ),
-            demo.gnt("gnt-instance", "start", IDLE),
-        ),
-    )  # fmt: skip
+        lambda: _add_idle(demo, third),
+    )
     if real:
         demo.step("Read the serial console of the guest", lambda: _listen(demo, first))
         demo.step(
@@ -273,6 +247,33 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
         lambda: _kill(demo, third, real),
     )
     demo.step("List everything", lambda: _list(demo))
+
+
+def _how_guests_run(hypervisor: str | None, with_qemu: bool, with_image: bool) -> str:
+    if with_qemu and with_image:
+        return "the guests run under QEMU"
+    if hypervisor == "fake":
+        return "the fake hypervisor simulates the guests, because of --hypervisor fake"
+    what = "QEMU" if not with_qemu else "the boot image of the guest"
+    return f"{what} is not available; the fake hypervisor simulates the guests instead"
+
+
+def _add_guest(demo: Demo, node: str, hypervisor: str, with_image: bool) -> None:
+    system = ("-o", "tiny") if with_image else ("--no-install",)
+    demo.gnt(
+        "gnt-instance", "add", "-t", "sharedfile", "-s", "32M", "-H", hypervisor, *system,
+        "-n", node, GUEST,
+    )  # fmt: skip
+    if not with_image:
+        # Without an installation the instance is not started.
+        demo.gnt("gnt-instance", "start", GUEST)
+
+
+def _add_idle(demo: Demo, node: str) -> None:
+    demo.gnt(
+        "gnt-instance", "add", "-t", "diskless", "-H", "fake", "--no-install", "-n", node, IDLE
+    )
+    demo.gnt("gnt-instance", "start", IDLE)
 
 
 def _quiet(*_outputs: str) -> None:

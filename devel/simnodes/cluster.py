@@ -12,7 +12,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from devel.simnodes import control
@@ -21,7 +21,7 @@ from ganeti.config import Config
 from ganeti.config.text import ConfigText
 from ganeti.configfile.files import write_config_file
 from ganeti.constants import disk as disk_const
-from ganeti.objects import ConfigData, Disk, Instance, Nic, Node, NodeGroup
+from ganeti.objects import Cluster, ConfigData, Disk, Instance, Nic, Node, NodeGroup
 from ganeti.platform import hosts, paths
 from ganeti.utils import fs, process, x509
 from ganeti.vcluster import network
@@ -115,10 +115,30 @@ def filled(data: ConfigData, size: Size, digest: str, *, seed: int = 0) -> Confi
     """
     rng = random.Random(seed)
     now = data.cluster.ctime
-    stamp: dict[str, Any] = {"ctime": now, "mtime": now, "serial_no": 1}
     (master,) = data.nodes.values()
-    (first_group,) = data.nodegroups.values()
-    groups = [first_group] + [
+    groups = [*data.nodegroups.values(), *_more_groups(rng, size, now)]
+    nodes = _nodes(rng, size, groups, now)
+    instances, disks = _instances(rng, size, nodes, now)
+    return dataclasses.replace(
+        data,
+        cluster=_larger_cluster(data.cluster, size, nodes, digest),
+        nodegroups={group.uuid: group for group in groups},
+        nodes={
+            master.uuid: dataclasses.replace(master, vm_capable=False),
+            **{node.uuid: node for node in nodes},
+        },
+        instances=instances,
+        disks=disks,
+        serial_no=data.serial_no + 1000,
+    )
+
+
+def _stamp(now: float) -> dict[str, Any]:
+    return {"ctime": now, "mtime": now, "serial_no": 1}
+
+
+def _more_groups(rng: random.Random, size: Size, now: float) -> list[NodeGroup]:
+    return [
         NodeGroup(
             name=f"group{number}",
             alloc_policy="preferred",
@@ -127,11 +147,14 @@ def filled(data: ConfigData, size: Size, digest: str, *, seed: int = 0) -> Confi
             networks={},
             ipolicy={},
             uuid=_uuid(rng),
-            **stamp,
+            **_stamp(now),
         )
         for number in range(2, size.groups + 1)
     ]
-    nodes = [
+
+
+def _nodes(rng: random.Random, size: Size, groups: Sequence[NodeGroup], now: float) -> list[Node]:
+    return [
         Node(
             name=node_name(number),
             primary_ip=address,
@@ -145,10 +168,16 @@ def filled(data: ConfigData, size: Size, digest: str, *, seed: int = 0) -> Confi
             ndparams={},
             powered=True,
             uuid=_uuid(rng),
-            **stamp,
+            **_stamp(now),
         )
         for number, address in enumerate(_addresses(size.nodes), 1)
     ]
+
+
+def _instances(
+    rng: random.Random, size: Size, nodes: Sequence[Node], now: float
+) -> tuple[dict[str, Instance], dict[str, Disk]]:
+    """Return mirrored instances, spread over all nodes, and their disks; both by UUID."""
     by_group: dict[str, list[Node]] = {}
     for node in nodes:
         by_group.setdefault(node.group, []).append(node)
@@ -165,34 +194,26 @@ def filled(data: ConfigData, size: Size, digest: str, *, seed: int = 0) -> Confi
         )
         instances[instance.uuid] = instance
         disks[disk.uuid] = disk
-    cluster = dataclasses.replace(
-        data.cluster,
+    return instances, disks
+
+
+def _larger_cluster(cluster: Cluster, size: Size, nodes: Sequence[Node], digest: str) -> Cluster:
+    return dataclasses.replace(
+        cluster,
         candidate_pool_size=size.candidates + 1,
         candidate_certs={
-            **data.cluster.candidate_certs,
+            **cluster.candidate_certs,
             **{node.uuid: digest for node in nodes if node.master_candidate},
         },
         enabled_disk_templates=_TEMPLATES,
         ipolicy={
-            **data.cluster.ipolicy,
+            **cluster.ipolicy,
             "disk-templates": list(_TEMPLATES),
             "spindle-ratio": 128.0,
         },
         enabled_hypervisors=("fake",),
         volume_group_name=_VG,
         drbd_usermode_helper="/bin/true",
-    )
-    return dataclasses.replace(
-        data,
-        cluster=cluster,
-        nodegroups={group.uuid: group for group in groups},
-        nodes={
-            master.uuid: dataclasses.replace(master, vm_capable=False),
-            **{node.uuid: node for node in nodes},
-        },
-        instances=instances,
-        disks=disks,
-        serial_no=data.serial_no + 1000,
     )
 
 
