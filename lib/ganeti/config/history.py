@@ -340,6 +340,9 @@ class History:
             fs.remove_file(f"{self._directory}/{oldest}")
             total -= size
 
+    def __del__(self) -> None:
+        self.close()
+
     def close(self) -> None:
         """Finish the present file."""
         if self._fd is not None:

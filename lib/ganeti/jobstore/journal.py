@@ -113,6 +113,9 @@ class JournalWriter:
             os.close(self._fd)
             self._fd = None
 
+    def __del__(self) -> None:
+        self.abandon()
+
     def _begin(self) -> None:
         number = self.number + 1
         path = f"{self._directory}/{journal_file(number)}"

@@ -17,8 +17,11 @@ from ganeti import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Protocol
 
-    from _typeshed import FileDescriptorLike
+    class _HasDescriptor(Protocol):
+        def fileno(self) -> int: ...
+
 
 _SUN_PATH_BYTES = 107
 _CONNECT_PAUSE_S = 0.01
@@ -202,7 +205,7 @@ class _ShortPath:
 
 
 def wait_readable(
-    sources: Iterable[FileDescriptorLike], timeout_s: float | None = None
+    sources: Iterable[int | _HasDescriptor], timeout_s: float | None = None
 ) -> set[int]:
     """Wait until a read of one of these would not block, because of data or of an end.
 

@@ -6,6 +6,7 @@ Their opcodes are those of ``gnt-debug delay``, which make no node calls here.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -190,15 +191,19 @@ class Lab:
 
     def end_daemon(self) -> None:
         """End the present master daemon; the processes go on."""
-        executor = self.executors[-1]
-        assert executor._socket is not None
-        executor._socket.shutdown(socket.SHUT_RDWR)
-        executor._socket.close()
-        executor.detach()
+        self._refuse_connections(self.executors[-1])
+        self.executors[-1].detach()
+
+    def _refuse_connections(self, executor: ProcessExecutor) -> None:
+        if executor._socket is not None:
+            with contextlib.suppress(OSError):
+                executor._socket.shutdown(socket.SHUT_RDWR)
+            executor._socket.close()
 
     def close(self) -> None:
         for executor in self.executors:
             executor.end_all()
+            self._refuse_connections(executor)
         for made in self._forkers:
             made.close()
         for pid in self.servers:

@@ -140,9 +140,9 @@ class Run:
     """A queue in this process."""
 
     def __init__(self, directory: str, inject: Inject) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._acknowledged = os.open(f"{directory}/acknowledged", flags, 0o600)
-        self._executed = os.open(f"{directory}/executed", flags, 0o600)
+        # Many runs die, and nobody closes their files.
+        self._acknowledged = open(f"{directory}/acknowledged", "ab", buffering=0)
+        self._executed = open(f"{directory}/executed", "ab", buffering=0)
         os.makedirs(f"{directory}/{CANDIDATE}", exist_ok=True)
         self.store = QueueStore(f"{directory}/queue", journal_bytes=4000, fault=inject)
         self.locks = LockManager({Level.INSTANCE: ["web"]})
@@ -173,7 +173,7 @@ class Run:
             )
         try:
             callbacks.notify_start()
-            os.write(self._executed, f"{callbacks.owner.job_id} {op.comment}\n".encode())
+            self._executed.write(f"{callbacks.owner.job_id} {op.comment}\n".encode())
             callbacks.feedback("did it")
             if "held" in words:
                 self.hold.wait()
@@ -199,11 +199,11 @@ class Run:
         """Give the files back, once the queue has stopped."""
         self.store.close()
         self._transport.close()
-        os.close(self._acknowledged)
-        os.close(self._executed)
+        self._acknowledged.close()
+        self._executed.close()
 
     def acknowledge(self, what: str, job_id: int) -> None:
-        os.write(self._acknowledged, f"{what} {job_id}\n".encode())
+        self._acknowledged.write(f"{what} {job_id}\n".encode())
 
     def wait(self, job_id: int) -> str:
         ended = threading.Event()

@@ -27,7 +27,7 @@ from ganeti.jobexec.forker import ForkedProcess
 from ganeti.jobexec.link import Link
 from ganeti.jobexec.messages import Channel, ChannelClosed
 from ganeti.jobexec.process import execute
-from ganeti.jobexec.process_handle import ProcessHandle
+from ganeti.jobexec.process_handle import ProcessHandle, ProcessState
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
 from ganeti.jqueue.execution import Adopted, Process
@@ -109,6 +109,7 @@ class WireExecutor:
         self._work = work
         self._handles: dict[int, ProcessHandle] = {}
         self._living = living
+        self._lock = threading.Lock()
         self.opened = 0
 
     # -- for the queue ------------------------------------------------------------------------
@@ -172,8 +173,11 @@ class WireExecutor:
         channel.send({"end": ""})
 
     def forget(self, handle: ProcessHandle) -> None:
-        if self._handles.get(handle.job_id) is handle:
+        with self._lock:
+            if self._handles.get(handle.job_id) is not handle:
+                return
             del self._handles[handle.job_id]
+        handle.close_descriptors()
 
     # -- the process --------------------------------------------------------------------------
 
@@ -195,6 +199,8 @@ class WireExecutor:
                     del self._living[handle.job_id]
                 os.eventfd_write(handle.pidfd, 1)
                 link.handle.died()
+                if link.handle.state is ProcessState.GONE:
+                    self.forget(link.handle)
 
     def _serve(self, job_id: int, link: _Link, path: str, woken: changes.SharedNumber) -> None:
         locks = remote.RemoteLocks(link, livelock.Record(path))
