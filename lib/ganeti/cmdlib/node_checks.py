@@ -42,7 +42,7 @@ class Answers:
 
     def __init__(self, rpc: RpcRunner, checks: Sequence[NodeCheck[Any]]) -> None:
         questions = [question for check in checks for question in check.questions]
-        answers = iter(rpc.call_together(questions))
+        answers = iter(rpc.call_together(questions) if questions else ())
         self._of = {check: [next(answers) for _ in check.questions] for check in checks}
 
     def judge(self, check: NodeCheck[T]) -> T:
