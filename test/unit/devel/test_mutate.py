@@ -162,6 +162,18 @@ def test_the_page_agrees_with_the_record() -> None:
     assert written == mutation_record.scores(entries.values())
 
 
+def test_the_recorded_tests_exist() -> None:
+    """A test which was renamed is renamed in the record: it is tried first, the next time."""
+    missing = []
+    for entry in mutation_record.read(mutate.RECORD).values():
+        file, _, name = entry.by.partition("::")
+        function = name.partition("[")[0].rpartition("::")[2]
+        path = mutate.TOP / file
+        if entry.by and (not path.is_file() or f"def {function}(" not in path.read_text()):
+            missing.append(f"{entry.fault}: {entry.by}")
+    assert missing == []
+
+
 def test_what_is_recorded_of_another_fault_does_not_count() -> None:
     fault = _fault()
     entry = _entry("p: w", digest=fault.digest)
