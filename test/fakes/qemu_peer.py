@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti.utils import net
-from ganeti.utils.net import wait_readable
 
 #: QEMU does what it is told, and never answers.
 SILENT = "silent"
@@ -284,7 +283,7 @@ class Client(socket.socket):
         for _ in range(int(limit_s / _POLL_S) + 1):
             # Asked before the data are looked for: what was sent before it fell silent is there.
             mute = self.qemu.is_mute
-            if wait_readable([self], 0 if mute else _POLL_S):
+            if net.wait_readable([self], 0 if mute else _POLL_S):
                 return super().recv(size, flags)
             if mute:
                 if self.qemu.answers_too_late:

@@ -28,7 +28,6 @@ from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
 from ganeti.platform import hosts, machine, paths
 from ganeti.utils import clock, net, x509
-from ganeti.utils.net import wait_readable
 from ganeti.utils.undo import UndoStack
 
 #: Seconds until a token expires, unless the user says otherwise.
@@ -175,7 +174,7 @@ class JoinOffer:
                 raise JoinError(
                     f"no machine used the token for {self.token.node_name} before it expired"
                 )
-            ready = wait_readable([self._sock, self._wake], min(left_s, 1.0))
+            ready = net.wait_readable([self._sock, self._wake], min(left_s, 1.0))
             with self._lock:
                 if self._winner is not None:
                     self._sock.close()

@@ -23,7 +23,6 @@ from ganeti.constants import confd as const
 from ganeti.constants import ssconf
 from ganeti.platform import machine, paths
 from ganeti.utils import fs, net, text
-from ganeti.utils.net import wait_readable
 
 #: Seconds to wait for a newer answer after the first one.
 SETTLE_S = 0.5
@@ -200,7 +199,7 @@ class Client:
             left_s = deadline - self._monotonic()
             if left_s <= 0:
                 return
-            for fd in wait_readable(by_fd, left_s):
+            for fd in net.wait_readable(by_fd, left_s):
                 try:
                     datagram = by_fd[fd].recv(os.sysconf("SC_PAGESIZE") * 16)
                 except OSError:

@@ -50,7 +50,6 @@ from typing import NamedTuple, NoReturn
 from ganeti import http
 from ganeti.http import head
 from ganeti.utils import net, x509
-from ganeti.utils.net import wait_readable
 
 _log = logging.getLogger(__name__)
 
@@ -333,7 +332,7 @@ class ForkingServer:
 
     def _somebody_waits(self) -> bool:
         """Tell whether a client has connected for which there is no child."""
-        return bool(wait_readable([self._sock], 0))
+        return bool(net.wait_readable([self._sock], 0))
 
     def _fork(self) -> bool:
         self._context()  # a new context is made here, so that all children share it and its tickets
@@ -563,10 +562,10 @@ class ForkingServer:
         """Wait for a request on a kept connection; return False if the connection has to end."""
         if tls.pending():
             return True
-        ready = wait_readable([tls, self._life], REST_S)
+        ready = net.wait_readable([tls, self._life], REST_S)
         if not ready:
             self._service.at_rest()
-            ready = wait_readable([tls, self._life], KEEP_S - REST_S)
+            ready = net.wait_readable([tls, self._life], KEEP_S - REST_S)
         # A request which was received already is served, even if the child has to end.
         return tls.fileno() in ready
 

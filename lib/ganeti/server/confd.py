@@ -29,7 +29,6 @@ from ganeti.objects import ConfigData
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
 from ganeti.utils import clock, inotify, net
-from ganeti.utils.net import wait_readable
 
 NAME = "ganeti-confd"
 
@@ -103,7 +102,7 @@ def run(options: argparse.Namespace, confd: ConfdDaemon, signals: daemon.Signals
     counts = _CountLog(responder)
     sources = [sock.fileno(), signals.fileno(), *([] if watch is None else [watch.fileno()])]
     while True:
-        ready = wait_readable(sources, min(source.wait_s(), _LOG_COUNTS_S))
+        ready = net.wait_readable(sources, min(source.wait_s(), _LOG_COUNTS_S))
         if signals.fileno() in ready:
             taken = signals.take()
             counts.log(at_once=True)

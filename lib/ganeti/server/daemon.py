@@ -41,7 +41,6 @@ from ganeti.constants import cli as exit_codes
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.utils import daemonize, fs, log, net, notify
-from ganeti.utils.net import wait_readable
 
 _T = TypeVar("_T")
 
@@ -131,7 +130,7 @@ class Signals:
 
         :param timeout_s: seconds after which the result is empty; None waits without limit.
         """
-        wait_readable([self._receive], timeout_s)
+        net.wait_readable([self._receive], timeout_s)
         return self.take()
 
     def take_stop(self) -> bool:

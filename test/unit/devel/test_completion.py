@@ -21,7 +21,6 @@ from ganeti.cli.command import Argument, Command, Option, Program
 from ganeti.cli.options import flag
 from ganeti.client import PROGRAMS
 from ganeti.utils import net, process
-from ganeti.utils.net import wait_readable
 
 PATIENCE_S = 120.0
 TOP = Path(__file__).resolve().parents[3]
@@ -482,5 +481,5 @@ def lines(path: Path, count: int, terminal: int) -> list[str]:
         if len(found) >= count:
             return found
         assert time.monotonic() < deadline, f"only {found}"
-        if wait_readable([terminal], 0.05):
+        if net.wait_readable([terminal], 0.05):
             os.read(terminal, 65536)

@@ -20,7 +20,6 @@ from ganeti.luxi import protocol as wire
 from ganeti.master import luxi_server
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest, LuxiServer, clients_for
 from ganeti.utils import memory, net
-from ganeti.utils.net import wait_readable
 
 PATIENCE_S = 60.0
 
@@ -252,7 +251,7 @@ def test_overlapping_requests_share_time_and_others_wait_for_them(lab: Lab) -> N
         )
         until(lambda: len(lab.echo.begun) == 3)
         for request in reversed(lab.echo.held):
-            assert not wait_readable([sock], 0)
+            assert not net.wait_readable([sock], 0)
             request.answer(request.args)
         answers = read_answers(sock, 4)
     assert [wire.parse_answer(answer) for answer in answers] == [[0], [1], [2], ["after"]]

@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 from ganeti.platform import paths
 from ganeti.utils import fs, net
-from ganeti.utils.net import wait_readable
 
 # Pause between two checks whether the job was canceled.
 _STEP_S = 0.5
@@ -79,6 +78,6 @@ def _readable(sock: socket.socket, timeout_s: float, check: Callable[[], None]) 
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             return False
-        if wait_readable([sock], min(left_s, _STEP_S)):
+        if net.wait_readable([sock], min(left_s, _STEP_S)):
             return True
         check()
