@@ -22,7 +22,7 @@ from ganeti.objects import hypervisors
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage.base import BlockDevice
-from ganeti.utils import process
+from ganeti.utils import fs, process
 from ganeti.wire import json
 
 _TIMEOUT_S = 300.0
@@ -30,6 +30,11 @@ _TIMEOUT_S = 300.0
 _ABSENT, _PRESENT = errno.ENOENT, errno.EEXIST
 _MIB = 1 << 20
 _NAME = re.compile(r"^[A-Za-z0-9_.][A-Za-z0-9_.+-]*$")
+#: The kernel has a directory for each mapped image here, named by the number of its device.
+DEVICES_DIR = "/sys/bus/rbd/devices"
+# What rbd prints in place of a snapshot for a mapped image.
+_NO_SNAPSHOT = (None, "", "-")
+_PLAIN_COLUMNS = 5
 
 
 def image_argv(verb: Sequence[str], pool: str, name: str, user: str) -> list[str]:
@@ -87,7 +92,8 @@ def _user(user: str) -> list[str]:
 def parse_mapped(text: str, pool: str, name: str) -> str | None:
     """Find the device of an image in the output of :func:`mapped_argv`.
 
-    Old versions print an object with a member for each device, newer ones a list.
+    Old versions print an object with a member for each device, newer ones a list. A snapshot of the
+    image, and an image of that name in a namespace of the pool, are other images.
 
     :returns: None when the image is not mapped.
     :raises SeveralDevices: the image is mapped more than once.
@@ -97,18 +103,23 @@ def parse_mapped(text: str, pool: str, name: str) -> str | None:
     rows = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise errors.ParseError(f"expected a list of mapped images, found {text[:80]!r}")
-    return _only(
-        [
-            str(row.get("device"))
-            for row in rows
-            if (row.get("pool"), row.get("name")) == (pool, name)
-        ],
-        name,
-    )
+    devices = []
+    for row in rows:
+        is_whole = row.get("snap") in _NO_SNAPSHOT and not row.get("namespace")
+        if not is_whole or (row.get("pool"), row.get("name")) != (pool, name):
+            continue
+        device = row.get("device")
+        if not isinstance(device, str) or not device:
+            raise errors.ParseError(f"image {name} is mapped, but its device is not named")
+        devices.append(device)
+    return _only(devices, name)
 
 
 def parse_mapped_plain(text: str, pool: str, name: str) -> str | None:
     """Find the device of an image in the output of :func:`mapped_plain_argv`.
+
+    The columns are ``id pool image snap device``, in newer versions with a namespace after the
+    pool, which is empty for most images. See :func:`parse_mapped` for what counts.
 
     :returns: None when the image is not mapped.
     :raises SeveralDevices: the image is mapped more than once.
@@ -119,9 +130,9 @@ def parse_mapped_plain(text: str, pool: str, name: str) -> str | None:
     if lines and lines[0][0] == "id":
         lines = lines[1:]
     for row in lines:
-        if len(row) < 4:
+        if len(row) < _PLAIN_COLUMNS or (len(row) > _PLAIN_COLUMNS + 1 and name in row):
             raise errors.ParseError(f"expected a mapped image, found {' '.join(row)!r:.80}")
-        if row[1:3] == [pool, name]:
+        if [*row[1:-3], *row[-3:-1]] == [pool, name, "-"]:
             devices.append(row[-1])
     return _only(devices, name)
 
@@ -221,11 +232,38 @@ class RbdDevice(BlockDevice):
         return False
 
     def assemble(self) -> None:
-        """Map the image, if it is not mapped."""
+        """Map the image, if it is not mapped.
+
+        :raises BlockDeviceError: it cannot be mapped, or another image of that name is mapped.
+        """
+        device = self._mapped()
+        if device is not None:
+            self._require_this_image(device)
+            return
+        self._run(image_argv(["map"], self._pool, self.name, self._user), "cannot be mapped")
         if self._mapped() is None:
-            self._run(image_argv(["map"], self._pool, self.name, self._user), "cannot be mapped")
-            if self._mapped() is None:
-                raise self.fail("was mapped, but has no device")
+            raise self.fail("was mapped, but has no device")
+
+    def _require_this_image(self, device: str) -> None:
+        """Check that a device which was mapped before is this image.
+
+        An image of another Ceph cluster, and one that is no longer there, may have the same name.
+
+        :raises BlockDeviceError: the kernel has another image.
+        """
+        number = os.path.basename(device).removeprefix("rbd")
+        try:
+            mapped_id = fs.read_file(f"{DEVICES_DIR}/{number}/image_id")
+        except OSError:
+            return  # Kernels before 3.9 do not say it.
+        info = self._info()
+        wanted_id = info.get("id") if info is not None else None
+        # Images of format 1 have no ID.
+        if wanted_id and mapped_id.strip() not in ("", wanted_id):
+            raise self.fail(
+                f"another image of that name is mapped to {device}, of another Ceph cluster or one"
+                f" that was removed. Find out who uses it, then use 'rbd unmap {device}'."
+            )
 
     def shutdown(self) -> None:
         """Unmap the image."""

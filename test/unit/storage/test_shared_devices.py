@@ -77,6 +77,62 @@ def test_newer_list_of_mapped_images():
     assert rbd.parse_mapped(text, "p", NAME) == "/dev/rbd0"
 
 
+def mapped(device, *, namespace="", snap="-", name=NAME):
+    return {
+        "id": device[-1],
+        "pool": "p",
+        "namespace": namespace,
+        "name": name,
+        "snap": snap,
+        "device": device,
+    }
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [mapped("/dev/rbd1", snap="before-upgrade")],
+        [mapped("/dev/rbd1", namespace="tenant")],
+        [mapped("/dev/rbd1", namespace="tenant", snap="a"), mapped("/dev/rbd2", name="x")],
+        # Old versions of the program know no namespaces, and name devices in other forms.
+        [{"pool": "p", "name": NAME, "snap": "a", "device": "/dev/rbd1"}],
+    ],
+)
+def test_a_mapped_snapshot_or_image_of_a_namespace_is_not_the_disk(others):
+    assert rbd.parse_mapped(json.dumps(others), "p", NAME) is None
+    as_object = {str(number): one for number, one in enumerate(others)}
+    assert rbd.parse_mapped(json.dumps(as_object), "p", NAME) is None
+    # Beside the disk, they do not make it ambiguous.
+    both = [*others, mapped("/dev/rbd9")]
+    assert rbd.parse_mapped(json.dumps(both), "p", NAME) == "/dev/rbd9"
+
+
+def test_an_image_without_a_device_is_not_understood():
+    with pytest.raises(errors.ParseError, match="its device is not named"):
+        rbd.parse_mapped(json.dumps([{"pool": "p", "name": NAME, "snap": "-"}]), "p", NAME)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (["1  rbd         {0} before  /dev/rbd1"], None),
+        (["1  rbd tenant  {0} -       /dev/rbd1"], None),
+        (["1  rbd tenant  {0} before  /dev/rbd1", "2  rbd         {0} - /dev/rbd2"], "/dev/rbd2"),
+        # The name of a snapshot may have blanks; it does not hide other images.
+        (["1  rbd         img a b c   /dev/rbd1", "2  rbd         {0} - /dev/rbd2"], "/dev/rbd2"),
+    ],
+)
+def test_the_plain_list_with_snapshots_and_namespaces(rows, expected):
+    text = "id pool namespace image snap device\n" + "\n".join(rows).format(NAME) + "\n"
+    assert rbd.parse_mapped_plain(text, "rbd", NAME) == expected
+
+
+def test_a_plain_line_which_may_be_the_image_is_not_understood():
+    text = f"id pool namespace image snap device\n1 rbd {NAME} a b c /dev/rbd1\n"
+    with pytest.raises(errors.ParseError, match="expected a mapped image"):
+        rbd.parse_mapped_plain(text, "rbd", NAME)
+
+
 class Ceph:
     """``rbd`` with one image."""
 
@@ -114,7 +170,7 @@ class Ceph:
         elif verb == "ls":
             out = json.dumps(self.listed or (["img"] if self.size is not None else ["other"]))
         elif verb == "info":
-            out = json.dumps({"name": "img", "size": self.size << 20})
+            out = json.dumps({"name": "img", "id": "1a2b", "size": self.size << 20})
         if code and check:
             raise errors.CommandError(words, code, out)
         return Completed(tuple(words), code, out, "", None)
@@ -158,6 +214,25 @@ def test_life_of_an_image(ceph):
         "rbd unmap /dev/rbd7",
         "rbd rm -p pool1 img",
     ]
+
+
+@pytest.mark.parametrize(
+    ("image_id", "is_other"), [("1a2b\n", False), ("\n", False), (None, False), ("77ff\n", True)]
+)
+def test_an_image_of_another_cluster_with_the_same_name(
+    ceph, tmp_path, monkeypatch, image_id, is_other
+):
+    monkeypatch.setattr(rbd, "DEVICES_DIR", str(tmp_path))
+    if image_id is not None:
+        (tmp_path / "7").mkdir()
+        (tmp_path / "7" / "image_id").write_text(image_id)
+    ceph.size, ceph.mapped = 100, True
+    if is_other:
+        with pytest.raises(errors.BlockDeviceError, match="another image of that name is mapped"):
+            image().assemble()
+    else:
+        image().assemble()
+    assert ceph.changes() == []
 
 
 @pytest.mark.parametrize(
