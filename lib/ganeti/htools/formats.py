@@ -67,7 +67,7 @@ def exponential(value: float) -> str:
 
 def general(value: float) -> str:
     """Write a number with six decimals, and with an exponent when it is very small or large."""
-    if value == 0 or _SMALL <= abs(value) < _LARGE:
+    if value == 0 or not math.isfinite(value) or _SMALL <= abs(value) < _LARGE:
         return fixed(value, 6)
     return exponential(value)
 

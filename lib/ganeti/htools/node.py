@@ -147,6 +147,7 @@ class Node:
     :ivar min_disk: MiB of disk space which should stay free.
     :ivar migration_tags: those of its tags which limit migrations from it.
     :ivar accepted_tags: nodes with only these migration tags may migrate to it.
+    :ivar lost: it does not answer, so nothing is known of it and nothing can migrate from it.
     """
 
     def __init__(
@@ -201,6 +202,7 @@ class Node:
         self.location_pairs: dict[tuple[str, str], int] = {}
         self.hypervisor = hypervisor
         self.storage = resources.storage
+        self.lost = False
 
     def copy(self) -> Node:
         """Make a copy that may be changed."""

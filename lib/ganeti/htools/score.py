@@ -205,11 +205,11 @@ def score(nodes: Sequence[Node]) -> float:
 
 def optimal_offset(nodes: Sequence[Node]) -> float:
     """Return how far the score must stay above zero, because memory is reserved for the loss of a
-    node.
+    node; 0 while less than two nodes have memory that is known.
     """
-    if len(nodes) <= 1:
-        return 0.0
     peers = float(sum(sum(node.peers.values()) for node in nodes))
     memory = sum(node.total_memory for node in nodes)
-    largest = max(node.total_memory for node in nodes)
+    largest = max((node.total_memory for node in nodes), default=0.0)
+    if memory <= largest:
+        return 0.0
     return 0.25 * (divide(peers, memory - largest) - divide(peers, memory))

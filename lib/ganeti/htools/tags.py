@@ -47,12 +47,16 @@ def accepted_migrations(cluster_tags: Iterable[str], own: frozenset[str]) -> fro
 
 
 def apply_to_nodes(nodes: Iterable[Node], cluster_tags: Sequence[str]) -> None:
-    """Give the nodes their migration and location tags."""
+    """Give the nodes their migration and location tags.
+
+    Nothing migrates from a node that is lost: its instances fail over, which no tag forbids.
+    """
     migration = values(MIGRATION, cluster_tags)
     location = values(LOCATION, cluster_tags)
     for node in nodes:
-        node.migration_tags = frozenset(matching(migration, node.tags))
-        node.accepted_tags = accepted_migrations(cluster_tags, node.migration_tags)
+        own = frozenset(matching(migration, node.tags))
+        node.migration_tags = frozenset() if node.lost else own
+        node.accepted_tags = accepted_migrations(cluster_tags, own)
         node.location_tags = frozenset(matching(location, node.tags))
 
 

@@ -10,6 +10,7 @@ Source: *HTools support for multiple storage units per node*.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 from ganeti import TYPE_CHECKING, errors
@@ -113,15 +114,37 @@ def desired(template: str, key: str | None, known: Iterable[Wanted]) -> Wanted |
 
 
 def derive(cluster: Cluster) -> None:
-    """Give the disks of a cluster without units those of their primary nodes."""
+    """Give the disks of a cluster without units those which nodes are known to have.
+
+    The first node with a unit of the right kind decides: a node of the instance, another node of
+    its groups, and last any node. A node that is lost, even the primary one, has no units here, and
+    the disks of its instances lie in units of the same name on the nodes that are left.
+    """
     if not any(node.storage for node in cluster.nodes):
         return
+    groups: dict[int, dict[Wanted, None]] = {}
+    for node in cluster.nodes:
+        groups.setdefault(node.group, {}).update(dict.fromkeys(node.storage or ()))
+    everywhere = dict.fromkeys(wanted for known in groups.values() for wanted in known)
     for instance in cluster.instances:
-        derive_for(instance, cluster.nodes[instance.primary].storage or {})
+        own = [cluster.nodes[index] for index in instance.nodes]
+        derive_for(
+            instance,
+            itertools.chain(
+                *(node.storage or () for node in own),
+                *(groups[node.group] for node in own),
+                everywhere,
+            ),
+        )
 
 
 def derive_for(instance: Instance, known: Iterable[Wanted]) -> None:
-    """Give the disks of an instance their desired units, where they have none."""
+    """Give the disks of an instance their desired units, where they have none.
+
+    :param known: storage units of nodes which the disks may be on, the preferred one first.
+    """
+    if all(disk.unit is not None for disk in instance.disks):
+        return
     known = list(known)
     instance.disks = tuple(
         disk._replace(unit=desired(instance.template, None, known)) if disk.unit is None else disk

@@ -346,3 +346,30 @@ def _question(
     # The original moves none when one of them is in a target group already.
     away = [one for one in chosen if members[instances[one]["nodes"][0]] != groups[-1]]
     return {"type": kind, "instances": away, "target_groups": groups[-1:]}
+
+
+def with_units(description: dict[str, Any]) -> dict[str, Any]:
+    """Return a request in whose cluster all storage units together are the disk space of a node.
+
+    Nodes which are offline have no units, as in a request of the master daemon.
+    """
+    nodes = {name: dict(node) for name, node in description["nodes"].items()}
+    for node in nodes.values():
+        if not node["offline"]:
+            # Disk space may not be used up to the last MiB, and a unit may.
+            free, total = node["free_disk"] - 1, node["total_disk"]
+            node["storage"] = [
+                {"sunit": ["drbd8", "xenvg", []], "free": free, "total": total},
+                {"sunit": ["lvm-vg", "xenvg", [False]], "free": free, "total": total},
+                {"sunit": ["sharedfile", "/srv", []], "free": 10**6, "total": 10**6},
+            ]
+    return {**description, "nodes": nodes}
+
+
+def lose(content: str, lost: int) -> str:
+    """Return a cluster in the text format one of whose nodes does not answer: all is unknown."""
+    sections = content.split("\n\n")
+    nodes = sections[1].split("\n")
+    columns = nodes[lost].split("|")
+    nodes[lost] = "|".join([columns[0], *["?"] * 6, "Y", *columns[8:]])
+    return "\n\n".join([sections[0], "\n".join(nodes), *sections[2:]])

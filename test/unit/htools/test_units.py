@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.htools import moves, score, units
+from ganeti.htools import balance, moves, score, units
+from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.instance import Disk, Instance, Size
 from ganeti.htools.loading import text
@@ -18,7 +19,11 @@ from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail
 from ganeti.htools.space import StorageUnit
 
+from . import random_clusters
 from .conftest import DATA, Run
+from .random_clusters import lose, make_request, with_units
+from .test_place import answered as answer_to
+from .test_place import made_request
 
 NODES = """\
 default|u1|preferred||
@@ -370,3 +375,155 @@ def test_the_example_of_the_design_is_read() -> None:
         ("drbd8", "xenvg"): (2000, 4000),
         ("file", "/path/to/storage1"): (5000, 10000),
     }
+
+
+# -- lost nodes ------------------------------------------------------------------------------------
+
+
+def lost(load: Callable[..., Cluster], *names: str) -> Cluster:
+    """A mirrored instance on n1 and n2, some of which do not answer; n3 has terabytes."""
+    content = NODES.format(
+        first="4000,8000,drbd,xenvg",
+        second="4000,8000,drbd,xenvg",
+        third="4000000,4000000,drbd,xenvg",
+    )
+    for name in names:
+        content = lose(content, int(name[1:]) - 1)
+    return load(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "move"),
+    [
+        ("n1", Move(Kind.FAILOVER)),
+        ("n1", Move(Kind.FAILOVER_AND_REPLACE, 2)),
+        ("n2", Move(Kind.REPLACE_SECONDARY, 2)),
+        ("n2", Move(Kind.REPLACE_AND_FAILOVER, 2)),
+    ],
+)
+def test_the_unit_of_a_disk_is_known_from_the_node_that_is_left(
+    load: Callable[..., Cluster], name: str, move: Move
+) -> None:
+    made = lost(load, name)
+    assert [disk.unit for disk in made.instances[0].disks] == [("drbd8", "xenvg")]
+    assert isinstance(moves.apply(made.nodes, made.instances[0], move), moves.Done)
+
+
+def test_the_unit_of_a_disk_is_known_from_another_node_of_the_group(
+    load: Callable[..., Cluster],
+) -> None:
+    made = lost(load, "n1", "n2")
+    assert [disk.unit for disk in made.instances[0].disks] == [("drbd8", "xenvg")]
+
+
+def test_the_group_of_an_instance_counts_more_than_other_groups(
+    load: Callable[..., Cluster],
+) -> None:
+    content = lose(lose(NODES.format(first="", second="", third="9,9,drbd,own"), 0), 1).replace(
+        "default|u1|preferred||\n", "default|u1|preferred||\nother|u2|preferred||\n"
+    )
+    foreign = "n0|8192|0|7680|100000|90000|8|N|u2|1||N|0|1|1.0|9,9,drbd,foreign\n"
+    made = load(content.replace("n1|?", foreign + "n1|?"))
+    assert [disk.unit for disk in made.instances[0].disks] == [("drbd8", "own")]
+    made = load(content.replace("n1|?", foreign + "n1|?").replace("9,9,drbd,own", "9,9,file,/srv"))
+    assert [disk.unit for disk in made.instances[0].disks] == [("drbd8", "foreign")]
+
+
+def test_hbal_moves_instances_away_from_a_lost_node(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.data"
+    unit = "4000,8000,drbd,xenvg"
+    path.write_text(lose(NODES.format(first=unit, second=unit, third=unit), 0))
+    code, out, _ = run("hbal", "-t", str(path), "--evac-mode", "-C")
+    assert code == 0
+    assert "gnt-instance migrate -f i1" in out
+    assert "gnt-instance replace-disks -n n3 i1" in out
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_units_that_are_the_whole_disk_space_make_no_difference(seed: int) -> None:
+    """Some nodes of most of these clusters are lost."""
+    plain = make_request(seed)
+    found = [answer_to(description) for description in (plain, with_units(plain))]
+    old, new = found
+    kind = plain["request"]["type"]
+    assert old.success == new.success
+    if kind == "multi-allocate":
+        # Scores, and so the chosen nodes, may differ.
+        assert old.info == new.info
+    elif kind in ("node-evacuate", "change-group"):
+        for part in (0, 1):
+            names = [[one[0] for one in answered.result[part]] for answered in found]
+            assert names[0] == names[1]
+    elif not old.success:
+        assert old.info == new.info
+
+
+#: Clusters whose nodes share their spindles; of the others the metric counts spindles, not space.
+SHARING = [
+    seed
+    for seed in range(60)
+    if not text.parse(random_clusters.make(seed)[0]).nodes[0].exclusive_storage
+]
+
+
+@pytest.mark.parametrize("seed", SHARING)
+def test_hbal_takes_the_same_steps_with_units_that_are_the_whole_disk_space(seed: int) -> None:
+    found = []
+    content = random_clusters.make(seed)[0]
+    for with_storage in (False, True):
+        cluster = text.parse(lose(content, seed % 2))
+        if with_storage:
+            for node in cluster.nodes:
+                if not node.offline:
+                    free = node.real.free_disk
+                    node.storage = {("drbd8", "xenvg"): StorageUnit(int(node.total_disk), free)}
+            units.derive(cluster)
+        mirrored = [one.name for one in cluster.instances if one.mirrored]
+        model.prepare(cluster, model.Options(selected=mirrored))
+        found.append(list(balance.run(balance.start(cluster), balance.Options(evacuate=True))))
+    steps = [[(step.instance, step.move) for step in one] for one in found]
+    assert steps[0] == steps[1]
+
+
+def test_a_lost_node_is_described_without_tags_as_by_the_original(
+    load: Callable[..., Cluster],
+) -> None:
+    """Nothing migrates from it, so its migration tags forbid no failover."""
+    content = NODES.format(first="", second="", third="").replace("|u1|1||N", "|u1|1|hv:old|N", 1)
+    content = content.replace("\n\n\n", "\n\nhtools:migration:hv\n\n", 1)
+    alive = load(content)
+    assert alive.nodes[0].migration_tags == {"hv:old"}
+    assert moves.apply(alive.nodes, alive.instances[0], Move(Kind.FAILOVER)) is Fail.MIGRATION
+    dead = load(lose(content, 0))
+    assert isinstance(moves.apply(dead.nodes, dead.instances[0], Move(Kind.FAILOVER)), moves.Done)
+
+
+@pytest.mark.parametrize(("state", "moved"), [("offline", True), ("drained", False)])
+def test_an_instance_fails_over_from_a_lost_node_with_migration_tags(
+    state: str, moved: bool
+) -> None:
+    """The guest of a drained node still runs, so that it would migrate."""
+    description = made_request()
+    description["cluster_tags"] = ["htools:migration:hv"]
+    description["nodes"]["node0"].update({state: True, "tags": ["hv:old"]})
+    description["request"] = {
+        "type": "node-evacuate", "instances": ["old"], "evac_mode": "primary-only",
+    }  # fmt: skip
+    assert bool(answer_to(description).result[0]) is moved
+
+
+def test_hbal_moves_the_instances_of_a_lost_node_in_a_group_of_two(
+    run: Run, tmp_path: Path
+) -> None:
+    """The memory of one node is all that is known, so that there is no optimum to compare with."""
+    path = tmp_path / "cluster.data"
+    lines = [line for line in NODES.format(first="", second="", third="").splitlines(True)
+             if not line.startswith("n3")]  # fmt: skip
+    path.write_text(lose("".join(lines), 0))
+    code, out, _ = run("hbal", "-t", str(path), "--no-disk-moves")
+    assert code == 0
+    assert " 1. i1 n1:n2 => n2:n1 " in out
+    path.write_text(lose(lose("".join(lines), 0), 1))
+    code, out, _ = run("hbal", "-t", str(path))
+    assert code == 0
+    assert "Cluster is already well balanced" in out

@@ -141,7 +141,10 @@ def make_node(data: Mapping[str, Any], groups: Mapping[str, int]) -> Node:
     if offline or not all(isinstance(one, int | float) for one in live):
         # Disk space is not known on nodes of clusters without local storage.
         if offline or not all(isinstance(one, int | float) for one in (*live[:3], live[5])):
-            return _offline(name, groups[uuid], tags, parameters)
+            node = _offline(name, groups[uuid], tags, parameters)
+            # Guests of a node that is only drained can still migrate.
+            node.lost = bool(data.get("offline")) or not data.get("drained")
+            return node
         live[3:5] = [0, 0]
     mtotal, mnode, mfree, dtotal, dfree, ctotal = live
     exclusive = bool(parameters.get("exclusive_storage", False))

@@ -133,7 +133,8 @@ def _node(columns: list[str], groups: dict[str, int]) -> Node:
     tags = _list(filled[10])
     group = groups[group_uuid]
     if "?" in columns[1:7]:
-        return unknown_node(name, group, tags)
+        # Like the original, this reads no tags of such a node.
+        return unknown_node(name, group)
     return Node(
         name,
         Resources(
@@ -160,7 +161,9 @@ def _node(columns: list[str], groups: dict[str, int]) -> Node:
 def unknown_node(name: str, group: int, tags: Sequence[str] = ()) -> Node:
     """Make a node without resources, for one whose state is not known; it counts as offline."""
     nothing = Resources(own_cpus=0, spindles=0)
-    return Node(name, nothing, group=group, offline=True, tags=tuple(tags))
+    node = Node(name, nothing, group=group, offline=True, tags=tuple(tags))
+    node.lost = True
+    return node
 
 
 def _instance(columns: list[str], nodes: dict[str, int]) -> Instance:
