@@ -32,13 +32,14 @@ def prepare(
 
     :param on_live: gets this state.
     :returns: the input as published in the manual page **ganeti-iallocator**.
-    :raises AllocatorError: a node sent a wrong answer, or the request does not fit the cluster.
+    :raises AllocatorError: the request does not fit the cluster.
     """
     found = live.collect(
         rpc,
         config,
         hypervisor=request.hypervisor_of(config),
         template=request.disk_template_of(config),
+        groups=request.volume_groups(),
     )
     if on_live is not None:
         on_live(found)

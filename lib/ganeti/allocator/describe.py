@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ganeti.allocator.live import LiveData, LiveNode
-    from ganeti.objects import ConfigData, Disk, Instance, Node
+    from ganeti.objects import ConfigData, Disk, Instance, Nic, Node
 
 #: Version of the request's format.
 VERSION = 2
@@ -128,24 +128,43 @@ def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
         "spindle_use": backend["spindle_use"],
         "os": instance.os,
         "nodes": [config.nodes[uuid].name for uuid in node_uuids(config, instance)],
-        "nics": [
-            nic_dict(nic.mac, nic.ip, fill.fill_nic(config.cluster, nic.nicparams))
-            for nic in instance.nics
-        ],
-        "disks": [
-            {
-                "dev_type": disk.dev_type,
-                "size": disk.size,
-                "mode": disk.mode,
-                "spindles": disk.spindles,
-            }
-            for disk in disks
-        ],
+        "nics": [_present_nic(config, nic) for nic in instance.nics],
+        "disks": [_present_disk(config, disk) for disk in disks],
         "disk_template": fill.disk_template(disks),
         "disks_active": instance.disks_active,
         "hypervisor": instance.hypervisor,
         "disk_space_total": space_mib(disks),
     }
+
+
+def _present_nic(config: ConfigData, nic: Nic) -> dict[str, Any]:
+    """Describe a NIC of an instance of the cluster.
+
+    Only a NIC in a network has the key ``network``, which the original leaves out: a group without
+    a connection to it is no choice for the instance.
+    """
+    described = nic_dict(nic.mac, nic.ip, fill.fill_nic(config.cluster, nic.nicparams))
+    return described if nic.network is None else {**described, "network": nic.network}
+
+
+def _present_disk(config: ConfigData, disk: Disk) -> dict[str, Any]:
+    """Describe a disk of an instance of the cluster.
+
+    Only a disk in another volume group than that of the cluster has the key ``vg``, which the
+    original leaves out: it needs space there, wherever it moves.
+    """
+    described: dict[str, Any] = {
+        "dev_type": disk.dev_type,
+        "size": disk.size,
+        "mode": disk.mode,
+        "spindles": disk.spindles,
+    }
+    volume = disk.data_device
+    if volume.is_volume and volume.logical_id:
+        group = volume.volume_id.group
+        if group and group != config.cluster.volume_group_name:
+            described["vg"] = group
+    return described
 
 
 def node_uuids(config: ConfigData, instance: Instance) -> list[str]:

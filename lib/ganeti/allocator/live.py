@@ -1,8 +1,8 @@
 """Collecting live data from the nodes: memory, processors, disk space and running guests.
 
-One fan-out asks all nodes which are online and may run instances. A node that does not answer is no
-error: it is noted as unresponsive and described to the allocator as offline, so that one broken
-machine does not prevent new instances on the others.
+One fan-out asks all nodes which are online and may run instances. A node that does not answer, or
+whose answer lacks a fact, is no error: it is noted as unresponsive and described to the allocator
+as offline, so that one broken machine does not prevent new instances on the others.
 
 The memory and space of forthcoming instances is subtracted from the free memory and space of their
 nodes. So allocators need not know of them: they look like stopped instances with existing disks.
@@ -58,7 +58,7 @@ class LiveData:
     """Live data of all nodes.
 
     :ivar nodes: UUID -> data of a node that answered.
-    :ivar unresponsive: name -> why the node did not answer.
+    :ivar unresponsive: name -> why the node did not answer, or which fact its answer lacks.
     """
 
     nodes: Mapping[str, LiveNode]
@@ -122,25 +122,30 @@ def reserved_mib(config: ConfigData, template: str | None) -> tuple[dict[str, in
 
 
 def collect(
-    rpc: RpcRunner, config: ConfigData, *, hypervisor: str | None, template: str | None
+    rpc: RpcRunner,
+    config: ConfigData,
+    *,
+    hypervisor: str | None,
+    template: str | None,
+    groups: Iterable[str] = (),
 ) -> LiveData:
     """Ask the nodes for live data.
 
     :param hypervisor: the hypervisor whose memory and processors count; None for the default one.
     :param template: the disk template of the request; None without one.
-    :raises AllocatorError: a fact is missing in the answer of a node.
+    :param groups: volume groups which the request names.
     """
     cluster = config.cluster
     hypervisor = hypervisor or cluster.primary_hypervisor
     nodes = [node for node in config.nodes.values() if node.vm_capable and not node.offline]
     nodes.sort(key=lambda node: natural_key(node.name))
     stored_on = storage_template(config, template)
-    groups = units.volume_groups(cluster, config.disks)
+    asked_groups = units.volume_groups(cluster, config.disks, groups)
     counted = {node.uuid: storage_units(config, node, stored_on) for node in nodes}
     all_units, asked = {}, {}
     for node in nodes:
         exclusive = _exclusive(config, node)
-        all_units[node.uuid] = units.units(cluster, groups, exclusive=exclusive)
+        all_units[node.uuid] = units.units(cluster, asked_groups, exclusive=exclusive)
         asked[node.uuid] = [
             *counted[node.uuid],
             *(
@@ -158,20 +163,25 @@ def collect(
         failure = facts[node.uuid].failure or (running and running.failure)
         if failure is not None:
             unresponsive[node.name] = str(failure)
-        else:
+            continue
+        try:
             found = live_node(
                 node.name,
                 facts[node.uuid].data,
                 running.data if running else {},
                 len(counted[node.uuid]),
             )
-            storage = units.described(all_units[node.uuid], facts[node.uuid].data[1] or ())
-            live[node.uuid] = replace(
-                found,
-                storage=storage,
-                memory_free_mib=max(0, found.memory_free_mib - memory.get(node.uuid, 0)),
-                disk_free_mib=max(0, found.disk_free_mib - space.get(node.uuid, 0)),
-            )
+        except errors.AllocatorError as err:
+            # What one node answers does not prevent instances on the others.
+            unresponsive[node.name] = str(err)
+            continue
+        storage = units.described(all_units[node.uuid], facts[node.uuid].data[1] or ())
+        live[node.uuid] = replace(
+            found,
+            storage=storage,
+            memory_free_mib=max(0, found.memory_free_mib - memory.get(node.uuid, 0)),
+            disk_free_mib=max(0, found.disk_free_mib - space.get(node.uuid, 0)),
+        )
     return LiveData(live, unresponsive)
 
 

@@ -82,6 +82,10 @@ class AllocationRequest(ABC, Generic[T]):
         """Return the disk template which the request is about; None without one."""
         return None
 
+    def volume_groups(self) -> tuple[str, ...]:
+        """Return the volume groups which the request names; perhaps no disk is there yet."""
+        return ()
+
     def parameters(self) -> dict[str, Any]:
         """Return the options of the allocator, in addition to those of the cluster."""
         return {}
@@ -122,6 +126,9 @@ class Allocate(AllocationRequest[tuple[str, ...]]):
 
     def disk_template_of(self, config: ConfigData) -> str | None:
         return self.disk_template
+
+    def volume_groups(self) -> tuple[str, ...]:
+        return tuple(str(disk["vg"]) for disk in self.disks if disk.get("vg"))
 
     def to_dict(self, config: ConfigData) -> dict[str, Any]:
         sizes = [int(disk["size"]) for disk in self.disks]
@@ -273,6 +280,9 @@ class MultiAllocate(AllocationRequest[Placements]):
 
     def disk_template_of(self, config: ConfigData) -> str | None:
         return self.instances[0].disk_template if self.instances else None
+
+    def volume_groups(self) -> tuple[str, ...]:
+        return tuple(group for instance in self.instances for group in instance.volume_groups())
 
     def to_dict(self, config: ConfigData) -> dict[str, Any]:
         return {"instances": [instance.to_dict(config) for instance in self.instances]}

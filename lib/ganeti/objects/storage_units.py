@@ -37,11 +37,14 @@ class UnitSpace(TypedDict):
 _known: tuple[Mapping[str, Disk], tuple[str, ...]] | None = None
 
 
-def volume_groups(cluster: Cluster, disks: Mapping[str, Disk]) -> list[str]:
+def volume_groups(
+    cluster: Cluster, disks: Mapping[str, Disk], more: Iterable[str] = ()
+) -> list[str]:
     """Return the names of the volume groups of the cluster and of the given disks.
 
     :param disks: the table of a configuration, which does not change; the answer for the last one
         is kept, because a list of one node would read all disks otherwise.
+    :param more: the names of others, perhaps without a disk.
     """
     global _known
     if not disk_templates.LVM_BASED & set(cluster.enabled_disk_templates):
@@ -50,7 +53,7 @@ def volume_groups(cluster: Cluster, disks: Mapping[str, Disk]) -> list[str]:
     if known is None or known[0] is not disks:
         known = _known = (disks, _groups_of(disks.values()))
     found = [cluster.volume_group_name] if cluster.volume_group_name else []
-    return list(dict.fromkeys([*found, *known[1]]))
+    return list(dict.fromkeys([*found, *known[1], *more]))
 
 
 def _groups_of(disks: Iterable[Disk]) -> tuple[str, ...]:
