@@ -21,10 +21,12 @@ from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
 from ganeti.cmdlib.ops.cluster.communication_network import communication_jobs, require_alike
 from ganeti.cmdlib.ops.cluster.master_address import move_address
+from ganeti.cmdlib.ops.nics import links
 from ganeti.cmdlib.ops.node import candidates
 from ganeti.cmdlib.ops.params import cluster as params
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.verify import machine_storage
+from ganeti.cmdlib.ops.verify.storage import MIN_VG_MIB
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
@@ -40,7 +42,6 @@ from ganeti.wire.calls import (
     OS_VALIDATE,
 )
 
-MIN_VG_MIB = 20 * 1024
 _SHOWN = 10
 # Parameters about which nodes are asked, so that the nodes are locked; those which must fit the
 # existing instances; and those which concern node groups.
@@ -56,6 +57,8 @@ _NODE_PARAMS = (
     "enabled_disk_templates",
     "candidate_pool_size",
     "modify_etc_hosts",
+    "nicparams",
+    "diskparams",
 )
 _INSTANCE_PARAMS = (
     "hvparams",
@@ -122,7 +125,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         self._check_allocator(change)
         self._check_hypervisors(new)
         self._check_systems(new)
-        self._check_storage(data.cluster, new)
+        self._check_machines(data.cluster, new)
         if self.op.instance_communication_network:
             require_alike(self.config, self.op.instance_communication_network)
         if "ipolicy" in change.values:
@@ -219,8 +222,36 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                             " were not checked there"
                         )
 
-    def _check_storage(self, old: Cluster, new: Cluster) -> None:
+    def _check_machines(self, old: Cluster, new: Cluster) -> None:
+        """Ask the nodes whether they have the storage and the links which the change names."""
+        checks, groups = self._storage_checks(old, new)
+        nodes = self._capable()
+        link = new.nicparams["default"]
+        if link != old.nicparams.get("default"):
+            names = [self.config.node(uuid).name for uuid in nodes]
+            checks |= links.node_checks(link, names)
+        if not checks:
+            return
+        answers = self.rpc.call_many(
+            NODE_VERIFY, nodes, checks=checks, cluster_name=new.cluster_name, all_hvparams={}
+        )
+        for answer in answers.values():
+            if answer.failure is not None:
+                self._object(
+                    f"node {answer.node_name} could not be asked about its storage and network:"
+                    f" {why(answer.failure)}"
+                )
+                continue
+            found = machine_storage.problems(new, answer.data, groups) + links.problems(answer.data)
+            for problem in found:
+                self._object(f"node {answer.node_name}: {problem}")
+
+    def _storage_checks(
+        self, old: Cluster, new: Cluster
+    ) -> tuple[dict[str, Any], dict[str | None, int]]:
+        """Return the checks of storage, and the volume groups with the sizes in MiB they need."""
         checks: dict[str, Any] = {}
+        groups: dict[str | None, int] = {}
         enabled = set(new.enabled_disk_templates)
         fresh = enabled - set(old.enabled_disk_templates)
         for template, check in disk_templates.directory_checks().items():
@@ -231,27 +262,16 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         if disk_templates.LVM_BASED & enabled and (
             disk_templates.LVM_BASED & fresh or self.op.vg_name is not None
         ):
+            groups[new.volume_group_name] = MIN_VG_MIB
+        if "metavg" in (self.op.diskparams or {}).get(disk_c.DRBD8, {}):
+            metavg = new.diskparams[disk_c.DRBD8]["metavg"]
+            if disk_c.DRBD8 in enabled:
+                groups.setdefault(metavg, 0)
+        if groups:
             checks[nv.VGLIST] = None
         if new.drbd_usermode_helper and (self.op.drbd_helper is not None or disk_c.DRBD8 in fresh):
             checks[nv.DRBDHELPER] = new.drbd_usermode_helper
-        if not checks:
-            return
-        answers = self.rpc.call_many(
-            NODE_VERIFY,
-            self._capable(),
-            checks=checks,
-            cluster_name=new.cluster_name,
-            all_hvparams={},
-        )
-        for answer in answers.values():
-            if answer.failure is not None:
-                self._object(
-                    f"node {answer.node_name} could not be asked about its storage:"
-                    f" {why(answer.failure)}"
-                )
-                continue
-            for problem in machine_storage.problems(new, answer.data):
-                self._object(f"node {answer.node_name}: {problem}")
+        return checks, groups
 
     def _tell_violations(self, new: Cluster) -> None:
         """Warn about instances which violate the new policy, but not the old one."""

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import executes
+from ganeti.cmdlib.base import executes, why
 from ganeti.cmdlib.ops.network import checks
 from ganeti.cmdlib.ops.network.checks import NetworkHooks
 from ganeti.cmdlib.ops.network.connection import ConnectionUnit
-from ganeti.cmdlib.ops.nics import specs
+from ganeti.cmdlib.ops.nics import links, specs
 from ganeti.objects import Network, NodeGroup, updated
 from ganeti.objects.address_pool import AddressPool
 from ganeti.opcodes.network import OpNetworkConnect
 from ganeti.utils import net
+from ganeti.wire.calls import NODE_VERIFY
 
 
 @executes(OpNetworkConnect)
@@ -44,7 +45,38 @@ class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
             return None
         if self.op.conflicts_check:
             self._check_conflicts(network, group)
+        self._tell_missing(network, group)
         return updated(group, networks={**group.networks, network.uuid: self.connection})
+
+    def _tell_missing(self, network: Network, group: NodeGroup) -> None:
+        """Warn about nodes which cannot attach interfaces of this connection."""
+        nodes = [
+            node
+            for node in self.config.group_nodes(group.uuid)
+            if node.vm_capable and not node.offline
+        ]
+        checks = links.node_checks(self.connection, [node.name for node in nodes])
+        if not checks or not nodes:
+            return
+        answers = self.rpc.call_many(
+            NODE_VERIFY,
+            [node.uuid for node in nodes],
+            checks=checks,
+            cluster_name=self.config.cluster_name,
+            all_hvparams={},
+        )
+        for answer in answers.values():
+            if answer.failure is not None:
+                self.log.warn(
+                    f"node {answer.node_name} could not be asked whether it has"
+                    f" {self.connection['link']}: {why(answer.failure)}"
+                )
+                continue
+            for problem in links.problems(answer.data):
+                self.log.warn(
+                    f"node {answer.node_name}: {problem}, so instances with an interface in network"
+                    f" {network.name} do not start there"
+                )
 
     def _check_conflicts(self, network: Network, group: NodeGroup) -> None:
         pool = AddressPool(network)

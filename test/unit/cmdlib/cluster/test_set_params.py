@@ -103,6 +103,55 @@ def test_dictionaries_are_merged() -> None:
     assert master.config.cluster().ndparams["spindle_count"] == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "fact", "fragment"),
+    [
+        ({"nicparams": {"link": "br7"}}, {"bridges": ["br7"]}, "it has no bridge br7"),
+        (
+            {"nicparams": {"mode": "openvswitch", "link": "sw7"}},
+            {"openvswitch": "there is no Open vSwitch sw7"},
+            "there is no Open vSwitch sw7",
+        ),
+        (
+            {"diskparams": {"drbd": {"metavg": "fast"}}},
+            {"vglist": {"xenvg": 1024}},
+            "it has no volume group fast",
+        ),
+    ],
+)
+def test_a_default_which_one_node_cannot_use_is_refused(
+    given: dict[str, Any], fact: dict[str, Any], fragment: str
+) -> None:
+    """Otherwise every later start of a guest with this default would fail."""
+    good = {"bridges": [], "openvswitch": None, "vglist": {"xenvg": 1024, "fast": 1024}}
+    data = cluster_of(
+        2, enabled_disk_templates=("plain", "drbd"), volume_group_name="xenvg",
+    )  # fmt: skip
+    master = Master(data)
+    asked: list[dict[str, Any]] = []
+
+    def answer(node: str, args: dict[str, Any]) -> dict[str, Any]:
+        asked.append(args["checks"])
+        known = {**good, **fact} if node == NODE2 else good
+        return {name: known[name] for name in args["checks"]}
+
+    master.rpc.answers["node_verify"] = answer
+    text = refused(master, errors.ECODE_ENVIRON, **given)
+    assert text.startswith(f"node {NODE2}: {fragment}")
+    assert [list(checks) for checks in asked] == [list(fact)] * 2
+    assert not master.config.writes
+    change(master, force=True, **given)
+    assert master.job.said(f"node {NODE2}: {fragment}")
+    assert len(master.config.writes) == 1
+
+
+def test_nodes_are_not_asked_about_a_default_link_which_stays() -> None:
+    master = Master(cluster_of(2))
+    change(master, nicparams={"link": "xen-br0"})
+    change(master, nicparams={"mode": "routed", "link": "main"})
+    assert master.rpc.of("node_verify") == []
+
+
 def test_names_which_are_given_twice_are_taken_once() -> None:
     master = Master(cluster_of(2))
     change(

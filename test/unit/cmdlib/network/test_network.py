@@ -238,6 +238,20 @@ def test_connect_and_disconnect():
     assert master.job.said("is not connected")
 
 
+def test_a_node_without_the_bridge_of_a_connection_is_named():
+    master = master_of(connected=False)
+    master.rpc.answers["node_verify"] = lambda node, args: {
+        "bridges": args["checks"]["bridges"] if node.startswith("node2") else []
+    }
+    connect = OpNetworkConnect(
+        group_name="default", network_name="lan", network_mode="bridged", network_link="br7"
+    )
+    master.run(connect)
+    assert master.config.group(GROUP).networks[LAN]["link"] == "br7"
+    assert master.job.said("node2.example.com: it has no bridge br7, so instances with")
+    assert not master.job.said("node1.example.com: it has no")
+
+
 def two_groups(*instances):
     """The second node in a group of its own; the network is connected to no group."""
     master = master_of(*instances, connected=False)

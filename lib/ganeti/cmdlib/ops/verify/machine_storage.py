@@ -39,10 +39,14 @@ def checks_of_new_node(cluster: Cluster, *, exclusive: bool) -> dict[str, Any]:
     return checks
 
 
-def problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
+def problems(
+    cluster: Cluster, facts: Mapping[str, Any], groups: Mapping[str | None, int] | None = None
+) -> list[str]:
     """Find problems of the storage of a node with the parameters of the cluster.
 
     :param facts: the answer of the node to ``node_verify``; what was not asked has no problem.
+    :param groups: volume group -> the size in MiB which it must have; without it, the volume group
+        of the cluster.
     :returns: a message for each problem.
     """
     found = []
@@ -50,17 +54,8 @@ def problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
         if facts.get(check.name):
             found.append(f"its directory for {check.content} is not usable: {facts[check.name]}")
     if nv.VGLIST in facts:
-        name = cluster.volume_group_name
-        groups = facts[nv.VGLIST]
-        if not isinstance(groups, dict):
-            found.append(f"its volume groups are unknown: {groups}")
-        elif name not in groups:
-            found.append(f"it has no volume group {name}")
-        elif groups[name] < MIN_VG_MIB:
-            found.append(
-                f"volume group {name} has only {groups[name]:.0f} MiB, at least {MIN_VG_MIB} MiB"
-                " are needed"
-            )
+        wanted = {cluster.volume_group_name: MIN_VG_MIB} if groups is None else groups
+        found += _volume_groups(facts[nv.VGLIST], wanted)
     if nv.PVLIST in facts:
         found += _physical(facts[nv.PVLIST], facts.get(nv.EXCLUSIVEPVS))
     if nv.DRBDHELPER in facts:
@@ -70,6 +65,26 @@ def problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
         elif helper != cluster.drbd_usermode_helper:
             found.append(
                 f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}"
+            )
+    return found
+
+
+def _volume_groups(sizes: Any, wanted: Mapping[str | None, int]) -> list[str]:
+    """Find problems of volume groups.
+
+    :param sizes: volume group -> size in MiB; a text if they are unknown.
+    :param wanted: volume group -> the least size in MiB.
+    """
+    if not isinstance(sizes, dict):
+        return [f"its volume groups are unknown: {sizes}"]
+    found = []
+    for name, least in wanted.items():
+        if name not in sizes:
+            found.append(f"it has no volume group {name}")
+        elif sizes[name] < least:
+            found.append(
+                f"volume group {name} has only {sizes[name]:.0f} MiB, at least {least} MiB"
+                " are needed"
             )
     return found
 
