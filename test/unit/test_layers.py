@@ -221,8 +221,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("move_jobs", "unattended"),
     ),
     "cmdlib/ops/params": (
-        ("devices", "group", "hotplug", "instance", "new_instance", "node", "os"),
-        ("cluster", "modify_instance"),
+        ("devices", "group", "hotplug", "instance", "node", "os"),
+        ("cluster", "modify_instance", "new_instance"),
     ),
     "cmdlib/ops/transfer": (
         ("export_description", "exports", "keys", "signed", "zero_free_space"),

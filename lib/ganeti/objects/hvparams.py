@@ -8,10 +8,12 @@ a node, which asks :func:`paths_to_check` for the paths to look at. The tables a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants.instance import BE_MAXMEM, BE_MEMORY, BE_MINMEM
 from ganeti.objects import hypervisors
 from ganeti.objects.hypervisors.parameter import (
     BOOL,
@@ -132,6 +134,35 @@ def force_types(
         else:
             forced[name] = _forced(name, value, kind)
     return forced
+
+
+def split_memory(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the old backend parameter ``memory`` by the two limits for which it stands.
+
+    A limit with the same size may stand beside it, in any spelling (``1g`` and ``1024``): programs
+    send all three, because old versions know only ``memory``.
+
+    :returns: a copy without ``memory``; None stands for no value.
+    :raises errors.TypeEnforcementError: a limit has another size.
+    """
+    result = dict(params)
+    memory = result.pop(BE_MEMORY, None)
+    if memory is not None:
+        for key in (BE_MAXMEM, BE_MINMEM):
+            if _in_mib(result.setdefault(key, memory)) != _in_mib(memory):
+                raise errors.TypeEnforcementError(
+                    f"memory ({memory}) stands for minmem and maxmem, and {key} is another size"
+                    f" ({result[key]}); give either memory, or minmem and maxmem"
+                )
+    return result
+
+
+def _in_mib(size: Any) -> Any:
+    """Return a size as a number; a value that is no size as it is, for :func:`force_types`."""
+    if isinstance(size, (str, int)):
+        with contextlib.suppress(errors.UnitParseError):
+            return text.parse_unit(size)
+    return size
 
 
 _BOOLEANS = {

@@ -276,3 +276,34 @@ def test_the_alternative_violated_least_counts():
     big = {"min": {**small["max"]}, "max": {key: 10**9 for key in small["max"]}}
     policy["minmax"] = [small, big]
     assert ipolicy.check(policy, vcpus=100, memory_mib=10**6) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"memory": 512, "vcpus": 2}, {"minmem": 512, "maxmem": 512, "vcpus": 2}),
+        # The limits keep the form in which they are given.
+        ({"memory": 1024, "minmem": "1g", "maxmem": "1024"}, {"minmem": "1g", "maxmem": "1024"}),
+        ({"memory": "1g", "maxmem": 1024}, {"minmem": "1g", "maxmem": 1024}),
+        ({"memory": "default"}, {"minmem": "default", "maxmem": "default"}),
+        ({"memory": "x", "maxmem": "x"}, {"minmem": "x", "maxmem": "x"}),
+        ({"memory": None, "minmem": 1}, {"minmem": 1}),
+        ({"maxmem": 2, "minmem": 1}, {"maxmem": 2, "minmem": 1}),
+    ],
+)
+def test_memory_stands_for_two_limits(given, wanted):
+    assert hvparams.split_memory(given) == wanted
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"memory": 512, "maxmem": 1024},
+        {"memory": 512, "minmem": 256, "maxmem": 512},
+        {"memory": 512, "minmem": "default"},
+        {"memory": "1g", "minmem": "x"},
+    ],
+)
+def test_memory_that_contradicts_a_limit(given):
+    with pytest.raises(errors.TypeEnforcementError, match="give either memory, or minmem"):
+        hvparams.split_memory(given)

@@ -172,17 +172,14 @@ def _typed_groups(
 def backend_params(given: dict[str, Any]) -> dict[str, Any]:
     """Return backend parameters in their types; ``memory`` (MiB) sets ``minmem`` and ``maxmem``.
 
-    :raises OpPrereqError: ``memory`` is given together with one of the others.
+    :raises TypeEnforcementError: one of the others is given, too, with another size.
     """
     params = value_types.typed_params(given, instance_const.BE_PARAM_TYPES_WITH_MEMORY)
-    memory = params.pop(instance_const.BE_MEMORY, None)
-    if memory is not None:
-        if instance_const.BE_MINMEM in params or instance_const.BE_MAXMEM in params:
-            raise errors.OpPrereqError(
-                "give either memory, or minmem and maxmem", errors.ECODE_INVAL
-            )
-        params[instance_const.BE_MINMEM] = params[instance_const.BE_MAXMEM] = memory
-    return params
+    if instance_const.BE_MEMORY not in params:
+        return params
+    from ganeti.objects import hvparams  # typed_params() has loaded it
+
+    return hvparams.split_memory(params)
 
 
 def nic_params(given: dict[str, Any]) -> dict[str, Any]:

@@ -277,7 +277,7 @@ def test_init_single_bounds_keep_the_other_defaults(
         ("-H no_kvm", "cannot be removed"),
         ("-H kvm:nosuch=1", "Parameter Error: unknown parameter 'nosuch'"),
         ("-D nosuch:a=1", "unknown disk template 'nosuch'"),
-        ("-B memory=1g,minmem=1g", "either memory, or minmem and maxmem"),
+        ("-B memory=1g,minmem=2g", "either memory, or minmem and maxmem"),
         ("-B vcpus=default", "Parameter Error"),
         ("--uid-pool 5-1", "range '5-1' is empty"),
         ("--uid-pool x", "not a range of user IDs"),

@@ -41,6 +41,7 @@ def sent(master: FakeMaster) -> dict[str, Any]:
             {"hvparams": {"kvm": {"acpi": False, "kernel_args": "ro"}}},
         ),
         ("-B memory=1g,vcpus=2", {"beparams": {"minmem": 1024, "maxmem": 1024, "vcpus": 2}}),
+        ("-B memory=1g,maxmem=1024", {"beparams": {"minmem": 1024, "maxmem": 1024}}),
         ("-N link=br0", {"nicparams": {"link": "br0"}}),
         (
             "--node-parameters spindle_count=2,oob_program=default",

@@ -386,10 +386,7 @@ class _Builder:
     def defaults(self) -> None:
         op = self.op
         if op.beparams is not None:
-            given = dict(op.beparams)
-            memory = given.pop(instance_c.BE_MEMORY, None)
-            if memory is not None:
-                given = {instance_c.BE_MINMEM: memory, instance_c.BE_MAXMEM: memory, **given}
+            given = hvparams.split_memory(op.beparams)
             filled = {
                 **instance_c.BE_DEFAULTS,
                 **self.old.beparams.get("default", {}),

@@ -23,17 +23,14 @@ def without_defaults(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def split_memory(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the old parameter ``memory`` by the two limits for which it stands."""
-    result = dict(params)
-    if "memory" in result:
-        memory = result.pop("memory")
-        for key in ("maxmem", "minmem"):
-            if key in result:
-                raise errors.OpPrereqError(
-                    f"backend parameters memory and {key} exclude each other", errors.ECODE_INVAL
-                )
-            result[key] = memory
-    return result
+    """Replace the old parameter ``memory`` by the two limits for which it stands.
+
+    :raises errors.OpPrereqError: one of them is given, too, with another size.
+    """
+    try:
+        return hv.split_memory(params)
+    except errors.TypeEnforcementError as err:
+        raise errors.OpPrereqError(f"backend parameters: {err}", errors.ECODE_INVAL) from err
 
 
 def checked_beparams(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import ht
+from ganeti.cmdlib.ops.params.instance import split_memory
 
 if TYPE_CHECKING:
     from ganeti.opcodes.instance import OpInstanceCreate
@@ -27,10 +28,11 @@ class Source(Protocol):
 
 
 def completed_op(op: OpInstanceCreate, source: Source) -> OpInstanceCreate:
-    """Return the opcode with OS, OS and backend parameters, and tags, where these are not given."""
-    given = dict(op.beparams)
-    if "memory" in given:
-        given["minmem"] = given["maxmem"] = given.pop("memory")
+    """Return the opcode with OS, OS and backend parameters, and tags, where these are not given.
+
+    :raises errors.OpPrereqError: the old backend parameter ``memory`` contradicts its limits.
+    """
+    given = split_memory(op.beparams)
     os_type = (source.os or None) if op.os_type is None else op.os_type
     return op.replace(
         os_type=os_type,
