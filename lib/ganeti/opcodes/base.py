@@ -10,9 +10,9 @@ commands, the bodies of REST requests and the documentation are made from that d
         RESULT = ht.NoneType
 
 Opcodes have only data; the logical units in :mod:`ganeti.cmdlib` execute them. Objects are built
-with keyword arguments and serialised with every parameter (:meth:`OpCode.to_dict`), because other
-programs read them from job files. Defaults of parameters are filled in when the object is built;
-:meth:`OpCode.validate` then checks the whole opcode.
+with keyword arguments and serialised with every published parameter (:meth:`OpCode.to_dict`),
+because other programs read them from job files. Defaults of parameters are filled in when the
+object is built; :meth:`OpCode.validate` then checks the whole opcode.
 
 Commands import this module, so it does not import dataclasses or typing at run time.
 """
@@ -41,20 +41,28 @@ _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__sl
 
 
 class Param:
-    """A parameter of an opcode. A required parameter has no default."""
+    """A parameter of an opcode. A required parameter has no default.
 
-    __slots__ = ("default", "doc", "name", "required", "type")
+    :ivar added: Ganeti does not have it. Its default is None, and it is serialised only with
+        another value, so that other programs can read the opcode (:meth:`OpCode.to_dict`).
+    """
 
-    def __init__(self, type_: ht.Type, doc: str, default: Any = _MISSING) -> None:
+    __slots__ = ("added", "default", "doc", "name", "required", "type")
+
+    def __init__(
+        self, type_: ht.Type, doc: str, default: Any = _MISSING, *, added: bool = False
+    ) -> None:
         self.name = ""
         self.type = type_
         self.doc = doc
         self.required = default is _MISSING
         self.default = None if self.required else default
+        self.added = added
 
     def named(self, name: str) -> Param:
         """Return a copy with this name: several opcodes share a declaration."""
-        copy = Param(self.type, self.doc, _MISSING if self.required else self.default)
+        default = _MISSING if self.required else self.default
+        copy = Param(self.type, self.doc, default, added=self.added)
         copy.name = name
         return copy
 
@@ -67,9 +75,12 @@ class Param:
         return f"<Param {self.name}: {self.type}>"
 
 
-def param(type_: ht.Type, doc: str, default: Any = _MISSING) -> Any:
-    """Declare a parameter in the body of an opcode class. Without a default, it is required."""
-    return Param(type_, doc, default)
+def param(type_: ht.Type, doc: str, default: Any = _MISSING, *, added: bool = False) -> Any:
+    """Declare a parameter in the body of an opcode class. Without a default, it is required.
+
+    :param added: Ganeti does not have this parameter.
+    """
+    return Param(type_, doc, default, added=added)
 
 
 _Dependency = ht.Tuple(
@@ -215,6 +226,9 @@ class OpCode:
     def to_dict(self, redact: bool | str = False) -> dict[str, Any]:
         """Return all parameters and ``OP_ID``.
 
+        A parameter that Ganeti does not have is left out while it has its default: its programs
+        refuse a job file with an unknown parameter.
+
         :param redact: False returns all values (for LUXI), ``"secret"`` hides the values which must
             not be written to the job queue, True hides the private ones, too.
         """
@@ -224,6 +238,8 @@ class OpCode:
             if name in mine:
                 hidden = declaration.type.hidden
                 value = mine[name]
+                if value is None and declaration.added:
+                    continue
                 if hidden and redact and (redact is True or hidden == redact):
                     value = ht.redact(value)
                 state[name] = value

@@ -273,38 +273,45 @@ class OpClusterSetParams(OpCode):
         "Seconds without an answer after which a node is fenced and its instances start elsewhere;"
         " 0 for never",
         default=None,
+        added=True,
     )
     node_watchdog: int | None = param(
         ht.Maybe(ht.NonNegInt),
         "Seconds after which the hardware watchdog of a node which is cut off restarts it;"
         " 0 for not using the watchdogs",
         default=None,
+        added=True,
     )
     auto_balance: dict[str, Any] | None = param(
         ht.Maybe(ht.Dict),
         "Automatic balance by the watcher: moves_per_hour and min_gain; empty for none",
         default=None,
+        added=True,
     )
     rapi_require_authentication: bool | None = param(
         ht.Maybe(ht.Bool),
         "Whether every request to the REST interface needs a password",
         default=None,
+        added=True,
     )
     job_execution: str | None = param(
         ht.Maybe(ht.OneOf("threads or processes", job.EXECUTIONS)),
         "Where jobs are executed which start afterwards: in threads of the master daemon, or in"
         " processes of their own",
         default=None,
+        added=True,
     )
     auto_failover: int | None = param(
         ht.Maybe(ht.NonNegInt),
         "Seconds without a master after which a candidate asks for its role; 0 for never",
         default=None,
+        added=True,
     )
     witness: str | None = param(
         ht.Maybe(ht.Str),
         "URL of the document which is the third voter of two candidates; none for no witness",
         default=None,
+        added=True,
     )
     RESULT = types.MaybeJobIdListOnly
 

@@ -20,6 +20,7 @@ ENABLED_HYPERVISORS: Any = param(
     ht.Maybe(ht.ListOf(types.Hypervisor)),
     "Hypervisors of the nodes of the group; an empty list means all of the cluster",
     default=None,
+    added=True,
 )
 
 

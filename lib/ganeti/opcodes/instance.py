@@ -162,7 +162,10 @@ class OpInstanceCreate(OpCode):
     )
     commit: bool = param(ht.Bool, "Make a forthcoming instance real", default=False)
     explain: bool | None = param(
-        ht.Maybe(ht.Bool), "Add to the job log why each node was or was not chosen", default=None
+        ht.Maybe(ht.Bool),
+        "Add to the job log why each node was or was not chosen",
+        default=None,
+        added=True,
     )
     tags: list[str] = params.TAGS
     instance_communication: bool = param(
@@ -208,12 +211,14 @@ class OpInstanceFailover(OpCode):
         types.MaybeString,
         "Which of the present nodes keeps its replica, if the target node has none",
         default=None,
+        added=True,
     )
     wait_for_sync: bool | None = param(
         ht.Maybe(ht.Bool),
         "Start the instance only when its replica on the target node is in sync, if the target"
         " node had none",
         default=None,
+        added=True,
     )
     RESULT = ht.NoneType
 
@@ -375,6 +380,7 @@ class OpInstanceRemove(OpCode):
         ht.Maybe(ht.Bool),
         "Remove the instance only if its import from another cluster has not ended",
         default=None,
+        added=True,
     )
     RESULT = ht.NoneType
 
@@ -430,6 +436,7 @@ class OpInstanceSetParams(OpCode):
         ht.Maybe(types.Hypervisor),
         "Other hypervisor of the stopped instance; its present hypervisor parameters are dropped",
         default=None,
+        added=True,
     )
     disk_template: str | None = param(
         ht.Maybe(types.DiskTemplate), "Disk template to convert the disks to", default=None
@@ -557,5 +564,6 @@ class OpInstanceStartup(OpCode):
         "Start the instance only if its wanted state is up when the job has its locks; otherwise"
         " leave it as it is",
         default=None,
+        added=True,
     )
     RESULT = ht.NoneType

@@ -63,6 +63,7 @@ class OpNetworkConnect(OpCode):
         ht.Maybe(ht.ListOf(ht.NonEmptyString)),
         "Other node groups to connect; either all groups are connected, or none",
         default=None,
+        added=True,
     )
     RESULT = ht.NoneType
 
@@ -77,6 +78,7 @@ class OpNetworkDisconnect(OpCode):
         ht.Maybe(ht.ListOf(ht.NonEmptyString)),
         "Other node groups to disconnect; either all groups are disconnected, or none",
         default=None,
+        added=True,
     )
     RESULT = ht.NoneType
 

@@ -60,6 +60,7 @@ class OpNodeAdd(OpCode):
         "SHA1 digest of the client certificate of the machine, where the client knows it; another"
         " machine is refused",
         default=None,
+        added=True,
     )
     RESULT = ht.NoneType
 

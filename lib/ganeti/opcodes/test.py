@@ -46,6 +46,7 @@ class OpTestAllocator(OpCode):
         ht.Maybe(ht.Bool),
         "Return for each node why it was or was not chosen, as JSON (for new instances)",
         default=None,
+        added=True,
     )
     RESULT = ht.Str
 

@@ -82,10 +82,25 @@ def test_opcode_is_declared_as_published(op_id):
     assert declared_params(p for p in own if p.name not in added) == wanted["params"]
     # An opcode of other programs does not have them.
     assert all(cls.PARAMS[name].default is None for name in added)
+    assert {p.name for p in own if p.added} == set(added)
     assert list(cls.PARAMS)[-len(COMMON_PARAMS) :] == list(COMMON_PARAMS)
     assert cls.__doc__ and "Result:" in cls.__doc__
     for parameter in own:
         assert parameter.doc and not parameter.doc.endswith("."), parameter.name
+
+
+@pytest.mark.parametrize("op_id", sorted(OWN_PARAMS))
+def test_a_parameter_of_ours_is_written_only_with_a_value(op_id):
+    """Ganeti refuses a job file with a parameter that it does not know."""
+    cls = opcodes.lookup(op_id)
+    op = object.__new__(cls)
+    op.__dict__.update((name, None) for name in cls.PARAMS)
+    written = op.to_dict()
+    assert set(cls.PARAMS) - set(written) == set(OWN_PARAMS[op_id])
+    for name in OWN_PARAMS[op_id]:
+        setattr(op, name, False)
+        assert op.to_dict()[name] is False
+    assert opcodes.from_dict(written).to_dict() == written
 
 
 def test_common_parameters_are_as_published():
@@ -147,7 +162,8 @@ def test_unknown_parameter_is_refused_and_named():
 def test_round_trip_fills_defaults_and_keeps_order():
     op = OpInstanceStartup(instance_name="web1", force=True).validate()
     state = op.to_dict()
-    assert list(state) == ["OP_ID", *OpInstanceStartup.PARAMS]
+    published = [name for name, one in OpInstanceStartup.PARAMS.items() if not one.added]
+    assert list(state) == ["OP_ID", *published]
     assert state["shutdown_timeout"] == 120 and state["force"] is True
     assert opcodes.from_dict(state) == op
 
