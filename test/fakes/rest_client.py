@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from fakes.http_lab import HttpLab, receive_answer
 from fakes.rest_master import FakeMaster
+from ganeti.rapi.application import RestApplication
+from ganeti.rapi.users import Users
 
 
 class Rest:
@@ -46,3 +51,18 @@ class Rest:
         assert (status, value) == (200, 12), value
         (op,) = self.master.ops
         return op
+
+
+@contextlib.contextmanager
+def rest_lab(
+    tmp_path: Path, master: FakeMaster | None = None, users: str = "root pw write\n"
+) -> Iterator[Rest]:
+    """An application in front of a master that is made up."""
+    file = tmp_path / "users"
+    file.write_text(users)
+    master = master or FakeMaster()
+    lab = HttpLab(lambda: RestApplication(master, Users(str(file))))
+    try:
+        yield Rest(lab, master)
+    finally:
+        lab.close()

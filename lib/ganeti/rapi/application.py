@@ -147,7 +147,7 @@ class RestApplication:
         media_type = represent.choose(
             head.headers.get("accept"), "" if isinstance(operation, Job) else operation.produces
         )
-        query = messages.parse_query(head.query)
+        query = checks.published_names(messages.parse_query(head.query), self._state.arguments)
         if head.length and origin.media_type(head) != JSON:
             raise Refused(415, f"the body must be {JSON}")
 

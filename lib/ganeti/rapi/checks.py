@@ -5,7 +5,7 @@ Query and body are checked before an operation is run, so it can rely on the dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, ht
@@ -18,11 +18,34 @@ from ganeti.utils import suggest
 from ganeti.wire import json
 
 
+def published_names(query: Mapping[str, list[str]], known: Iterable[str]) -> dict[str, list[str]]:
+    """Return the arguments of a query by their published names.
+
+    A hyphen and an underscore mean the same: the published table has both (``dry-run``,
+    ``no_remember``), and known clients mix them up.
+
+    :param known: the names of all arguments.
+    :raises Refused: 400 when an argument is given in both spellings, with different values.
+    """
+    spelled = {_plain(name): name for name in known}
+    found: dict[str, list[str]] = {}
+    for given, values in query.items():
+        name = spelled.get(_plain(given), given)
+        if found.setdefault(name, values) != values:
+            raise Refused(400, f"query argument '{name}' is given twice, with different values")
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
 def query_values(
     operation: Operation, query: Mapping[str, list[str]], state: State
 ) -> dict[str, Any]:
     """Return every declared argument by its name, converted.
 
+    :param query: as :func:`published_names` returns it.
     :raises Refused: 400 with what is wrong with the arguments.
     """
     declared = declare.arguments(operation)
@@ -36,14 +59,18 @@ def _refuse_argument(operation: Operation, name: str, known: frozenset[str]) -> 
     """Refuse an argument which does not exist, and a dry run of an operation that has none.
 
     Known clients send arguments of other operations, which have no effect. A mistyped one must not
-    be ignored: ``dryrun=1`` would make the change.
+    be ignored: ``dryrun=1`` would make the change. A request which only reads ignores an argument
+    that resembles none, as the one with which browsers get past a cache.
 
     :param name: an argument which the operation does not declare.
     :raises Refused: 400 with the name of the argument.
     """
     if name not in known:
         hint = suggest.did_you_mean(name, sorted(known))
-        raise Refused(400, f"there is no query argument '{name[:100]}'{'.' if hint else ''}{hint}")
+        if hint or declare.changes(operation):
+            raise Refused(
+                400, f"there is no query argument '{name[:100]}'{'.' if hint else ''}{hint}"
+            )
     if name == declare.DRY_RUN.name and isinstance(operation, DirectChange):
         raise Refused(400, "this operation has no dry run; nothing was changed")
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ganeti import ht
-from ganeti.opcodes.base import CHANGE, COMMON_PARAMS, OpCode
+from ganeti.opcodes.base import CHANGE, COMMON_PARAMS, QUERY, OpCode
 
 if TYPE_CHECKING:
     from ganeti.rapi.call import Call
@@ -202,6 +202,13 @@ def arguments(operation: Operation) -> tuple[Query, ...]:
             found = (*found, DRY_RUN)
         found = (*found, REASON)
     return found
+
+
+def changes(operation: Operation) -> bool:
+    """Return False for an operation which only reads, also as a job."""
+    if isinstance(operation, Job):
+        return operation.opcode.KIND != QUERY
+    return isinstance(operation, DirectChange)
 
 
 class Resource(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes.http_lab import HttpLab, receive_all
-from fakes.rest_client import Rest
+from fakes.rest_client import Rest, rest_lab
 from fakes.rest_master import UUID, FakeMaster
 from ganeti import errors
 from ganeti.rapi.application import RestApplication
@@ -20,12 +20,9 @@ from ganeti.rapi.users import Users
 
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[Rest]:
-    file = tmp_path / "users"
-    file.write_text("root pw write\nlook pw read\nkeep pw documents_name\nnone pw\n")
-    master = FakeMaster()
-    lab = HttpLab(lambda: RestApplication(master, Users(str(file))))
-    yield Rest(lab, master)
-    lab.close()
+    users = "root pw write\nlook pw read\nkeep pw documents_name\nnone pw\n"
+    with rest_lab(tmp_path, users=users) as one:
+        yield one
 
 
 def test_lists(rest: Rest) -> None:
@@ -489,8 +486,7 @@ def test_head(rest: Rest) -> None:
     ("method", "path", "meant"),
     [
         ("DELETE", "/2/instances/a?dryrun=1", "Did you mean 'dry-run'?"),
-        ("DELETE", "/2/instances/a?dry_run=1", "Did you mean 'dry-run'?"),
-        ("PUT", "/2/instances/a/startup?no-remember=1", "Did you mean 'no_remember'?"),
+        ("PUT", "/2/instances/a/startup?no_rember=1", "Did you mean 'no_remember'?"),
         ("GET", "/2/instances?blk=1", "Did you mean 'bulk'"),
         ("PUT", "/2/redistribute-config?xyzzyxyzzy=1", "there is no query argument 'xyzzyxyzzy'"),
     ],

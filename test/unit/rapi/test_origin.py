@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-from fakes.http_lab import HttpLab
-from fakes.rest_client import Rest
-from fakes.rest_master import FakeMaster
-from ganeti.rapi.application import RestApplication
-from ganeti.rapi.users import Users
+from fakes.rest_client import Rest, rest_lab
 
 REINSTALL = "/2/instances/web/reinstall"
 FORM = "application/x-www-form-urlencoded"
@@ -20,12 +16,8 @@ FORM = "application/x-www-form-urlencoded"
 
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[Rest]:
-    file = tmp_path / "users"
-    file.write_text("root pw write\n")
-    master = FakeMaster()
-    lab = HttpLab(lambda: RestApplication(master, Users(str(file))))
-    yield Rest(lab, master)
-    lab.close()
+    with rest_lab(tmp_path) as one:
+        yield one
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
