@@ -57,6 +57,11 @@ def test_writing_an_image(disk, tmp_path):
         disk_content.image(disk, str(image), 4)
     with pytest.raises(errors.BlockDeviceError, match="there is no image /nowhere"):
         disk_content.image(disk, "/nowhere", 4)
+    link = tmp_path / "link"
+    link.symlink_to("/etc/hostname")
+    for secret in ("/etc/passwd", str(link)):
+        with pytest.raises(errors.BlockDeviceError, match="is a file of the node, and no image"):
+            disk_content.image(disk, secret, 4)
 
 
 @pytest.mark.parametrize("head", [b"QFI\xfb", b"KDMV", b"QED\0", b"vhdxfile"])

@@ -19,6 +19,7 @@ from ganeti.backend.registry import attempt, serves
 from ganeti.constants.rpc import TIMEOUT_SLOW_S
 from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
+from ganeti.platform import paths
 from ganeti.storage import busy, content, copy, image_format
 from ganeti.storage.base import BlockDevice
 from ganeti.utils import process
@@ -95,6 +96,17 @@ def image(disk: Disk, image: str, size_mib: int) -> None:
             _write_image(work, device, path, size_mib, copy.shown_address(image))
 
 
+def _is_secret(path: str) -> bool:
+    """Return whether a file is in a directory of the system or of the cluster.
+
+    A user who may create instances names the image, and reads it in the guest.
+    """
+    own = paths.current()
+    places = (own.data_dir, own.conf_dir, own.log_dir, "/etc", "/proc", "/sys", "/root/.ssh")
+    real = os.path.realpath(path)
+    return any(real.startswith(f"{os.path.realpath(place)}/") for place in places)
+
+
 def _write_image(
     work: busy.Work, device: BlockDevice, path: str, size_mib: int, shown: str
 ) -> None:
@@ -104,6 +116,8 @@ def _write_image(
     """
     if not os.path.isabs(path) or not os.path.isfile(path):
         raise device.fail(f"there is no image {path} on this node")
+    if _is_secret(path):
+        raise device.fail(f"cannot be filled: {path} is a file of the node, and no image")
     try:
         problem = image_format.not_raw(path, shown)
     except OSError as err:

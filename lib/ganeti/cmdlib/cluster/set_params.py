@@ -24,6 +24,7 @@ from ganeti.cmdlib.ops.cluster.master_address import move_address
 from ganeti.cmdlib.ops.nics import links
 from ganeti.cmdlib.ops.node import candidates
 from ganeti.cmdlib.ops.params import cluster as params
+from ganeti.cmdlib.ops.params import os as os_params
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.cmdlib.ops.verify.storage import MIN_VG_MIB
@@ -199,7 +200,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         """Let the OS definitions on the nodes check their new parameters."""
         names = {*(self.op.osparams or ()), *(self.op.osparams_private_cluster or ())}
         for name in sorted(names):
-            values = {**fill.fill_osparams(new, name), **fill.fill_osparams_private(new, name)}
+            values, _image = os_params.for_installation(new, name, {}, {}, {})
             answers = self.rpc.call_many(
                 OS_VALIDATE,
                 self._capable(),

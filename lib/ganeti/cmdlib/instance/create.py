@@ -26,6 +26,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.install import forthcoming, operating_system
 from ganeti.cmdlib.ops.nics import specs as nics
 from ganeti.cmdlib.ops.params import instance as params
+from ganeti.cmdlib.ops.params import os
 from ganeti.cmdlib.ops.placement import allocator
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
 from ganeti.cmdlib.ops.transfer import import_source
@@ -75,9 +76,17 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         op = self.op
         operating_system.timeouts(op.helper_startup_timeout, op.helper_shutdown_timeout)
         installs = not (op.no_install or op.forthcoming or self.imported is not None)
-        if op.os_type is None and installs:
+        tables = (op.osparams, op.osparams_private or {}, op.osparams_secret or {})
+        has_image = any([os.checked_image(table.get(os.IMAGE)) for table in tables])
+        if has_image and installs and not any(not disk.get("adopt") for disk in op.disks):
             raise errors.OpPrereqError(
-                "no operating system is given. Name one which 'gnt-os list' shows.",
+                f"OS parameter {os.IMAGE} names an image, and the instance has no new disk for it",
+                errors.ECODE_INVAL,
+            )
+        if op.os_type is None and installs and not has_image:
+            raise errors.OpPrereqError(
+                "no operating system is given. Name one which 'gnt-os list' shows, or an image with"
+                f" the OS parameter {os.IMAGE}.",
                 errors.ECODE_INVAL,
             )
         names.require_checks_agree(name_check=op.name_check, ip_check=op.ip_check)
@@ -247,10 +256,11 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         ]
         if plan.disk_template in INT_MIRRORED and op.wait_for_sync:
             steps.append("wait until the replicas of the disks are in sync")
-        adopted = any(spec.get("adopt") for spec in plan.disk_specs)
-        if plan.disk_specs and op.os_type and not (op.no_install or adopted):
+        image = plan.parameters.image
+        if plan.disk_specs and (op.os_type or image) and not (op.no_install or plan.adopts):
+            what = "write the image to disk 0" if image else f"install OS {op.os_type}"
             steps.append(
-                f"install OS {op.os_type} on {plan.node.name}"
+                f"{what} on {plan.node.name}"
                 if op.mode == CREATE
                 else f"import the content of the disks on {plan.node.name}"
             )

@@ -28,7 +28,9 @@ class ReinstallPlan:
     """The OS and its parameters.
 
     :ivar parameters: all parameters of this installation: name -> [value, visibility].
-    :ivar how: how an untrusted OS will be installed; None for a trusted one.
+    :ivar how: how an untrusted OS will be installed; None for a trusted one and for an image.
+    :ivar image: path or address of the image which is written instead of running the create script;
+        empty for none.
     :ivar left: the helper guest of an interrupted installation still runs.
     """
 
@@ -36,6 +38,7 @@ class ReinstallPlan:
     os_name: str
     parameters: dict[str, list[str]]
     how: operating_system.HelperInstallation | None
+    image: str
     left: bool
 
 
@@ -63,31 +66,62 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
                 errors.ECODE_INVAL,
             )
         os_name = self.op.os_type or instance.os
-        if not os_name:
-            raise errors.OpPrereqError(
-                f"instance {instance.name} has no operating system. Name one with --os-type.",
-                errors.ECODE_INVAL,
-            )
         given = (
             os.merged(instance.osparams, self.op.osparams),
             os.merged(instance.osparams_private, self.op.osparams_private),
             self.op.osparams_secret or {},
         )
-        osparams = os.for_installation(self.config.cluster(), os_name, *given)
-        how = operating_system.require(
-            self.config,
-            self.rpc,
-            self.config.node(instance.primary_node),
-            instance.name,
-            prereq.WantedOs(os_name, osparams, self.op.force_variant),
-            hypervisor=instance.hypervisor,
-            present=instance.nics,
-        )
+        osparams, image = os.for_installation(self.config.cluster(), os_name, *given)
+        if not os_name and not image:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has no operating system. Name one with --os-type, or an"
+                f" image with the OS parameter {os.IMAGE}.",
+                errors.ECODE_INVAL,
+            )
+        how = None
+        wanted = prereq.WantedOs(os_name, osparams, self.op.force_variant)
+        if not image:
+            how = operating_system.require(
+                self.config,
+                self.rpc,
+                self.config.node(instance.primary_node),
+                instance.name,
+                wanted,
+                hypervisor=instance.hypervisor,
+                present=instance.nics,
+            )
+        elif self.op.os_type and self.op.os_type != instance.os:
+            self._require_os_beside_image(instance, wanted)
         parameters = operating_system.visible_parameters(self.config, os_name, *given)
-        return ReinstallPlan(instance, os_name, parameters, how, left)
+        return ReinstallPlan(instance, os_name, parameters, how, image, left)
+
+    def _require_os_beside_image(self, instance: Instance, wanted: prereq.WantedOs) -> None:
+        """Check an OS which would only be recorded, because an image is written.
+
+        :raises errors.OpPrereqError: the image comes from an earlier command, so that the user may
+            expect the OS; or the node does not have the OS.
+        """
+        op = self.op
+        tables = (op.osparams, op.osparams_private, op.osparams_secret)
+        stored = os.IMAGE in instance.osparams or os.IMAGE in instance.osparams_private
+        if stored and not any(table and os.IMAGE in table for table in tables):
+            raise errors.OpPrereqError(
+                f"instance {instance.name} is installed from an image (OS parameter {os.IMAGE}), so"
+                f" the scripts of OS {wanted.name} would not run. Add -O {os.IMAGE}=default to"
+                " run them.",
+                errors.ECODE_INVAL,
+            )
+        prereq.require_os(
+            self.config, self.rpc, instance.primary_node, wanted, hypervisor=instance.hypervisor
+        )
 
     def steps(self, plan: ReinstallPlan) -> list[str]:
         node = self.config.node(plan.instance.primary_node).name
+        if plan.image:
+            return [
+                f"write the image to disk 0 of instance {plan.instance.name} on {node}, which"
+                " destroys what is on it"
+            ]
         where = f"in a helper guest on {node}" if plan.how is not None else f"on {node}"
         return [
             f"run the create script of OS {plan.os_name} for instance {plan.instance.name}"
@@ -113,15 +147,18 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
                 instance,
             )
             disk_work.assemble_disks(self.ctx, instance)
-            self.log.info("Running the OS's create script...")
-            operating_system.install(
-                self.ctx,
-                instance,
-                plan.parameters,
-                plan.how,
-                reinstall=True,
-                debug_level=self.op.debug_level or 0,
-            )
+            if plan.image:
+                operating_system.write_image(self.ctx, instance, plan.image)
+            else:
+                self.log.info("Running the OS's create script...")
+                operating_system.install(
+                    self.ctx,
+                    instance,
+                    plan.parameters,
+                    plan.how,
+                    reinstall=True,
+                    debug_level=self.op.debug_level or 0,
+                )
         if instance.disks_active:
             with self.config.transaction() as change:
                 change.instances.set_disks_active(instance.uuid, False)

@@ -200,7 +200,7 @@ def test_parameters_of_operating_systems_come_and_go() -> None:
         ({"master_netmask": 33}, "1 to 32 bits"),
         ({"master_netdev": ""}, "is empty"),
         ({"enabled_hypervisors": []}, "at least one hypervisor"),
-        ({"osparams": {"noop": {"os-image": "/srv/x.img"}}}, "os-image is not supported"),
+        ({"osparams": {"noop": {"os-image": "x.img"}}}, "os-image must be the absolute path"),
         ({"enabled_disk_templates": []}, "at least one disk template"),
         ({"enabled_disk_templates": ["plain", "file", "diskless", "sharedfile"]}, "volume group"),
         (

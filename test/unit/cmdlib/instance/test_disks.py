@@ -228,7 +228,7 @@ def test_adopted_volumes_get_names_of_ours_and_survive_a_failure():
     assert pair[1] == disk.logical_id
     failing = master_with()
     failing.rpc.answers["blockdev_getdimensions"] = [[1 << 30, None]]
-    failing.rpc.errors["instance_os_add"] = "script failed"
+    failing.rpc.errors["blockdev_rename"] = "no such volume"
     failing.failed(create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}]))
     assert "blockdev_remove_multi" not in failing.rpc.names()
     (back,) = failing.rpc.of("blockdev_rename")[-1][1]["renames"]
@@ -590,36 +590,125 @@ def test_the_own_name_runs_the_rename_script_again():
     assert master.config.snapshot().instances == before.instances
 
 
+IMAGE = "https://me:pw@images.example.com/x.img"
+
+
+def images_of(master):
+    return [
+        (node.split(".")[0], args["disk"].iv_name, args["image"], args["size_mib"])
+        for node, args in master.rpc.of("blockdev_image")
+    ]
+
+
+@pytest.mark.parametrize("table", ["osparams", "osparams_private", "osparams_secret"])
+@pytest.mark.parametrize("os_type", [None, "noop"])
+def test_a_new_instance_from_an_image(table, os_type):
+    """Design "OS installation": the image is written to the first disk, and no script runs."""
+    master = master_with()
+    op = create(
+        disk_template="plain", disks=[{"size": 1024}, {"size": 9}], os_type=os_type, snode=None
+    ).replace(**{table: {"os-image": IMAGE}})
+    master.run(op)
+    assert images_of(master) == [("node1", "disk/0", IMAGE, 1024)]
+    assert "instance_os_add" not in master.rpc.names()
+    instance, _disks = new(master)
+    assert instance.os == (os_type or "")
+    # The script that verifies parameters knows those of its definition only.
+    assert [args["params"] for _node, args in master.rpc.of("os_validate")] == [{}] * bool(os_type)
+    assert "pw" not in str(master.job.log)
+
+
+def test_an_image_that_cannot_be_written_takes_the_instance_back():
+    master = master_with()
+    master.rpc.errors["blockdev_image"] = "the image has 2048 MiB, the disk has 1024 MiB"
+    op = create(disk_template="plain", snode=None, osparams={"os-image": "/srv/x.img"})
+    assert "2048 MiB" in master.failed(op)
+    assert [one.name for one in master.config.instances()] == ["web.example.com"]
+    assert nodes_of(master, "blockdev_remove_multi") == ["node1"]
+
+
 @pytest.mark.parametrize(
-    "op",
+    ("changes", "fragment"),
     [
-        OpInstanceReinstall(instance_name="web", osparams={"os-image": "/srv/x.img"}),
-        OpInstanceReinstall(instance_name="web", osparams_private={"os-image": "/srv/x.img"}),
-        OpInstanceReinstall(instance_name="web", osparams_secret={"os-image": "/srv/x.img"}),
-        OpInstanceSetParams(instance_name="web", osparams={"os-image": "/x"}, force=True),
-        OpInstanceCreate(
-            instance_name="new.example.com",
-            mode="create",
-            disk_template="plain",
-            disks=[{"size": 1024}],
-            nics=[],
-            os_type="noop",
-            pnode="node1",
-            osparams={"os-image": "http://images.example.com/x.img"},
-        ),
+        ({"osparams": {"os-image": "srv/x.img"}}, "must be the absolute path"),
+        ({"osparams": {"os-image": "file://x"}}, "must be the absolute path"),
+        ({"osparams_private": {"os-image": 7}}, "must be the absolute path"),
+        ({"disk_template": "diskless", "disks": []}, "no new disk"),
+        ({"disks": [{"size": 0, "adopt": "theirs"}]}, "no new disk"),
+        ({"osparams_secret": {"os-image": "/srv/y.img"}}, "different visibility"),
+        ({"os_type": None, "osparams": {"os-image": ""}}, "no operating system is given"),
     ],
 )
-def test_an_image_is_refused_and_never_ignored(op):
-    assert "os-image is not supported" in master_with(plain()).refused(op, errors.ECODE_INVAL)
+def test_images_that_are_refused(changes, fragment):
+    given = {"disk_template": "plain", "snode": None, "osparams": {"os-image": "/srv/x.img"}}
+    op = create(**{**given, **changes})
+    assert fragment in master_with().refused(op, errors.ECODE_INVAL)
 
 
-def test_an_image_of_another_version_is_refused_until_it_is_removed():
-    master = master_with(plain(), osparams={"os-image": "/srv/x.img"})
-    op = OpInstanceReinstall(instance_name="web")
-    assert "os-image=default" in master.refused(op, errors.ECODE_INVAL)
-    master.run(OpInstanceSetParams(instance_name="web", osparams={"os-image": "default"}))
+def test_no_install_keeps_the_image_for_later():
+    master = master_with()
+    op = create(
+        disk_template="plain",
+        snode=None,
+        os_type=None,
+        no_install=True,
+        osparams={"os-image": "/srv/x.img"},
+    )
     master.run(op)
+    assert images_of(master) == []
+    master.run(OpInstanceReinstall(instance_name="new.example.com"))
+    assert images_of(master) == [("node1", "disk/0", "/srv/x.img", 1024)]
+
+
+def test_a_reinstallation_from_an_image():
+    master = master_with(plain())
+    master.run(OpInstanceReinstall(instance_name="web", osparams={"os-image": "/srv/x.img"}))
+    assert images_of(master) == [("node1", "disk/0", "/srv/x.img", 1024)]
+    # The parameter counted once; now the script runs again.
+    assert web(master).osparams == {} and "instance_os_add" not in master.rpc.names()
+    master.run(OpInstanceReinstall(instance_name="web"))
+    assert len(images_of(master)) == 1 and len(master.rpc.of("instance_os_add")) == 1
+    # The disks are inactive as before.
+    assert nodes_of(master, "blockdev_shutdown_multi") == ["node1", "node1"]
+
+
+def test_an_image_of_an_earlier_command_and_another_os():
+    """Neither of them is ignored."""
+    master = master_with(plain(), osparams={"os-image": "/srv/x.img"})
+    op = OpInstanceReinstall(instance_name="web", os_type="other")
+    assert "Add -O os-image=default" in master.refused(op, errors.ECODE_INVAL)
+    master.run(op.replace(osparams={"os-image": "default"}))
+    assert images_of(master) == [] and web(master).os == "other"
+    master.run(op.replace(os_type="noop", osparams={"os-image": "/srv/y.img"}))
+    assert images_of(master) == [("node1", "disk/0", "/srv/y.img", 1024)]
+    assert web(master).os == "noop"
+    # Programs repeat the OS that the instance has.
+    master.run(OpInstanceReinstall(instance_name="web", os_type="noop"))
+    assert images_of(master)[1:] == [("node1", "disk/0", "/srv/x.img", 1024)]
+
+
+def test_the_image_of_an_instance_is_changed():
+    master = master_with(plain(), os="")
+    master.run(OpInstanceSetParams(instance_name="web", osparams={"os-image": "/srv/x.img"}))
+    assert web(master).osparams == {"os-image": "/srv/x.img"}
+    master.run(
+        OpInstanceSetParams(instance_name="web", osparams={"os-image": "default"}, force=True)
+    )
     assert web(master).osparams == {}
+    op = OpInstanceSetParams(instance_name="web", osparams={"os-image": "x"}, force=True)
+    assert "must be the absolute path" in master.refused(op, errors.ECODE_INVAL)
+
+
+def test_nothing_is_installed_on_adopted_disks():
+    """Their content is why they are adopted."""
+    master = master_with()
+    master.rpc.answers["blockdev_getdimensions"] = [[1 << 30, None]]
+    op = create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}], snode=None)
+    master.run(op)
+    assert "instance_os_add" not in master.rpc.names()
+    # The start activates them.
+    names = master.rpc.names()
+    assert names.index("blockdev_assemble_multi") < names.index("instance_start")
 
 
 @pytest.mark.parametrize("exclusive", [False, True])

@@ -51,7 +51,7 @@ def start(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan, instance: Instanc
             unit.ctx,
             unit.config.instance(instance.uuid),
             unit.op.reason,
-            active=unit.imported is None and plan.helper is None,
+            active=unit.imported is None and plan.helper is None and not plan.adopts,
         )
     except errors.OpExecError as err:
         raise errors.OpExecError(
@@ -122,7 +122,7 @@ class Creation:
             if mirrored:
                 self._synchronise(undo, instance)
             unit.release_locks(Level.NODE_RES)
-            installs = disks and not unit.op.no_install
+            installs = disks and not (unit.op.no_install or plan.adopts)
             if installs:
                 try:
                     # A synchronisation takes hours, in which a disk may become inactive.
@@ -210,6 +210,10 @@ class Creation:
             ) from err
 
     def _run_create_script(self, instance: Instance) -> None:
+        image = self._plan.parameters.image
+        if image:
+            operating_system.write_image(self._unit.ctx, instance, image)
+            return
         self._unit.log.feedback("* running the OS's create script")
         operating_system.install(
             self._unit.ctx,

@@ -32,8 +32,10 @@ class NewInstanceParameters:
 
     :ivar hvparams: its own hypervisor parameters; ``hvparams_filled`` with all defaults.
     :ivar beparams: its own backend parameters; ``beparams_filled`` with all defaults.
-    :ivar osparams: OS parameters of the installation, of all visibilities.
-    :ivar os_parameters: the same with their visibility: name -> [value, visibility].
+    :ivar osparams: OS parameters for the scripts of the OS definition, of all visibilities.
+    :ivar os_parameters: all with their visibility: name -> [value, visibility].
+    :ivar image: path or address of the image which is written instead of running the scripts;
+        empty for none.
     """
 
     hvparams: dict[str, Any]
@@ -42,6 +44,7 @@ class NewInstanceParameters:
     beparams_filled: dict[str, Any]
     osparams: dict[str, Any]
     os_parameters: dict[str, list[str]]
+    image: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,11 @@ class CreatePlan:
         """The nodes it will be on, the primary first."""
         return [self.node, *([self.secondary] if self.secondary else [])]
 
+    @property
+    def adopts(self) -> bool:
+        """Whether existing disks are adopted; their content stays, so nothing is installed."""
+        return any(spec.get("adopt") for spec in self.disk_specs)
+
 
 def checked_parameters(unit: NewInstanceUnit[CreatePlan]) -> NewInstanceParameters:
     """Check backend, hypervisor and OS parameters as far as possible without a node.
@@ -83,13 +91,15 @@ def checked_parameters(unit: NewInstanceUnit[CreatePlan]) -> NewInstanceParamete
     params.require_hv_syntax(unit.hypervisor, hvparams_filled)
     os_name = op.os_type or ""
     given = (op.osparams, op.osparams_private or {}, op.osparams_secret or {})
+    osparams, image = os.for_installation(cluster, os_name, *given)
     return NewInstanceParameters(
         hvparams=hvparams,
         hvparams_filled=hvparams_filled,
         beparams=beparams,
         beparams_filled=beparams_filled,
-        osparams=os.for_installation(cluster, os_name, *given),
+        osparams=osparams,
         os_parameters=operating_system.visible_parameters(unit.config, os_name, *given),
+        image=image,
     )
 
 
@@ -201,7 +211,7 @@ def checked_installation(
     if op.mode == CREATE:
         prereq.require_allowed_os(unit.config, op.os_type)
     wanted = prereq.WantedOs(op.os_type, parameters.osparams, op.force_variant)
-    if op.mode == CREATE and not op.forthcoming:
+    if op.mode == CREATE and not op.forthcoming and not parameters.image:
         return operating_system.require(
             unit.config,
             unit.rpc,

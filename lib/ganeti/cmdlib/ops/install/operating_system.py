@@ -1,9 +1,10 @@
-"""Install the operating system of an instance: by a script on the node, or in a helper guest.
+"""Install the operating system of an instance: by a script on the node, in a helper guest, or from
+an image.
 
 The OS definition decides which: a definition with a script ``create`` only is trusted, and its
 script runs as root on the node. A script ``create_untrusted`` never runs there, but in a helper
-guest, see
-:mod:`ganeti.cmdlib.ops.guest.helper`.
+guest, see :mod:`ganeti.cmdlib.ops.guest.helper`. With the OS parameter ``os-image``, no script is
+run: the node writes this image to the first disk.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LuContext, why
+from ganeti.cmdlib.base import Context, LuContext, why
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.constants import metad as const
 from ganeti.objects import fill, hypervisors
-from ganeti.wire.calls import INSTANCE_OS_ADD
+from ganeti.wire.calls import BLOCKDEV_IMAGE, INSTANCE_OS_ADD
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.nics.specs import PlannedNic
@@ -174,4 +175,26 @@ def install(
         raise errors.OpExecError(
             f"could not install OS {instance.os} for instance {instance.name} on node"
             f" {answer.node_name}: {why(answer.failure)}"
+        ) from answer.failure
+
+
+def write_image(ctx: Context, instance: Instance, image: str) -> None:
+    """Write an image to the first disk of the instance, which is active.
+
+    :param image: path on the primary node, or address; it may have a password and is not logged.
+    :raises errors.OpExecError: it failed; a part of the disk may be written.
+    """
+    disk = ctx.config.instance_disks(instance)[0]
+    ctx.log.feedback("* writing the image to disk 0")
+    answer = ctx.rpc.call(
+        BLOCKDEV_IMAGE,
+        instance.primary_node,
+        disk=(disk, instance),
+        image=image,
+        size_mib=disk.size,
+    )
+    if answer.failure is not None:
+        raise errors.OpExecError(
+            f"could not write the image (OS parameter os-image) to disk 0 of instance"
+            f" {instance.name} on node {answer.node_name}: {why(answer.failure)}"
         ) from answer.failure

@@ -144,13 +144,15 @@ def _check_planned(
 
 
 def _check_os(unit: ModifyingUnit, planned: Instance, primary: Node) -> None:
+    osparams, image = os.for_installation(
+        unit.config.cluster(), planned.os, planned.osparams, planned.osparams_private, {}
+    )
     if not planned.os:
+        if image:
+            return
         raise errors.OpPrereqError(
             f"instance {planned.name} has no operating system", errors.ECODE_INVAL
         )
-    osparams = os.for_installation(
-        unit.config.cluster(), planned.os, planned.osparams, planned.osparams_private, {}
-    )
     prereq.require_online(primary)
     wanted = prereq.WantedOs(planned.os, osparams, unit.op.force_variant)
     prereq.require_os(unit.config, unit.rpc, primary.uuid, wanted)

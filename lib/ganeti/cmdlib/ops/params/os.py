@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,44 +15,48 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, Any]
 
-#: Ganeti writes the image with this address to the first disk instead of running the scripts.
+#: The image with this path or address is written to the first disk, and no script is run.
 IMAGE = "os-image"
+_ADDRESS = re.compile(r"(?:https?|ftp)://\S+")
 
 
-def refuse_image(params: Params | None) -> None:
-    """Refuse the parameter ``os-image``, which would have no effect.
+def checked_image(value: Any) -> str:
+    """Return the value of the parameter ``os-image``: a path on the node, or an address.
 
-    An image is not written, because it is any file of a node, or any address that a node can
-    reach, and every user who may create instances could read it there.
-
-    :raises errors.OpPrereqError: it is given, and not to be removed.
+    :returns: the empty text for no image.
+    :raises errors.OpPrereqError: it is something else.
     """
-    if params and params.get(IMAGE, VALUE_DEFAULT) != VALUE_DEFAULT:
-        raise errors.OpPrereqError(
-            f"OS parameter {IMAGE} is not supported: instances are installed by the scripts of an"
-            " OS definition only. Use an OS definition whose script writes the image, or remove"
-            f" the parameter with {IMAGE}={VALUE_DEFAULT}.",
-            errors.ECODE_INVAL,
-        )
+    if value in (None, "", VALUE_DEFAULT):
+        return ""
+    if isinstance(value, str) and (value.startswith("/") or _ADDRESS.fullmatch(value)):
+        return value
+    # An address may have a password, so the message does not repeat it.
+    raise errors.OpPrereqError(
+        f"OS parameter {IMAGE} must be the absolute path of a raw image on the node, or its"
+        " address (http, https or ftp)",
+        errors.ECODE_INVAL,
+    )
 
 
 def merged(own: Params, changes: Params | None) -> dict[str, Any]:
     """Return an object's own OS parameters after changes; the value ``default`` removes one.
 
-    :raises errors.OpPrereqError: a parameter is not supported.
+    :raises errors.OpPrereqError: the image is neither a path nor an address.
     """
-    refuse_image(changes)
+    checked_image((changes or {}).get(IMAGE))
     result = {**own, **(changes or {})}
     return {key: value for key, value in result.items() if value != VALUE_DEFAULT}
 
 
 def for_installation(
     cluster: Cluster, os_name: str, public: Params, private: Params, secret: Params
-) -> dict[str, Any]:
-    """Return the OS parameters for the scripts of an OS definition: the cluster's values, then
-    those given.
+) -> tuple[dict[str, Any], str]:
+    """Return the OS parameters of an installation: the cluster's values, then those given.
 
-    :raises errors.OpPrereqError: a name is given with different visibility, or is not supported.
+    :returns: the parameters for the scripts of the OS definition; and the path or the address of
+        the image which is written instead of running the scripts, empty for none.
+    :raises errors.OpPrereqError: a name is given with different visibility, or the image is neither
+        a path nor an address.
     """
     given = [name for params in (public, private, secret) for name in params]
     twice = sorted({name for name in given if given.count(name) > 1})
@@ -65,5 +70,4 @@ def for_installation(
         **fill.fill_osparams_private(cluster, os_name, private),
         **secret,
     }
-    refuse_image(filled)
-    return filled
+    return filled, checked_image(filled.pop(IMAGE, None))
