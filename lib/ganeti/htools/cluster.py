@@ -52,12 +52,25 @@ class Cluster:
     instances: list[Instance] = field(default_factory=list)
     tags: tuple[str, ...] = ()
     policy: Policy = field(default_factory=default)
+    #: Of a part of a cluster: instances which are left out of the list and have their primary here.
+    left_out: int = 0
 
     def copy(self) -> Cluster:
         """Make a copy whose lists may be changed."""
-        return Cluster(
-            list(self.groups), list(self.nodes), list(self.instances), self.tags, self.policy
+        return replace(
+            self,
+            groups=list(self.groups),
+            nodes=list(self.nodes),
+            instances=list(self.instances),
         )
+
+    def split_instances(self) -> list[Instance]:
+        """Return the instances with nodes in two groups. No balancer moves them."""
+        return [one for one in self.instances if self.is_split(one)]
+
+    def is_split(self, instance: Instance) -> bool:
+        """Return True if the nodes of an instance are in two groups."""
+        return len({self.nodes[index].group for index in instance.nodes}) > 1
 
     def names(self) -> list[str]:
         """Return the names of all nodes and instances."""
@@ -89,16 +102,19 @@ class Cluster:
     def part(self, chosen: Sequence[Node]) -> Cluster:
         """Return the part of the cluster on some nodes, with numbers of its own.
 
-        Instances with another node are left out.
+        Instances with another node are left out of the list. The score of a node counts them
+        still, and :attr:`left_out` those with their primary here.
         """
         number = {node.index: position for position, node in enumerate(chosen)}
         kept = [one for one in self.instances if all(index in number for index in one.nodes)]
         order = {one.index: position for position, one in enumerate(kept)}
-        nodes = []
+        nodes, left_out = [], self.left_out
         for node in chosen:
             new = node.copy()
             new.index = number[node.index]
             new.renumber(lambda indices: tuple(order[i] for i in indices if i in order))
+            new.outside = node.outside.plus(node.real, new.real)
+            left_out += len(node.forth.primaries) - len(new.forth.primaries)
             new.peers = {number[peer]: v for peer, v in node.peers.items() if peer in number}
             nodes.append(new)
         instances = []
@@ -107,7 +123,7 @@ class Cluster:
             moved = one.placed(number[one.primary], second)
             moved.index = order[one.index]
             instances.append(moved)
-        return Cluster(self.groups, nodes, instances, self.tags, self.policy)
+        return Cluster(self.groups, nodes, instances, self.tags, self.policy, left_out)
 
 
 @record(frozen=True, slots=True)
@@ -254,7 +270,9 @@ def prepare(cluster: Cluster, options: Options | None = None) -> list[str]:
     limited = options.selected is not None or options.excluded
     for number, instance in enumerate(instances):
         instance.index = number
-        instance.movable = not limited or _may_move(instance, options)
+        instance.movable = not cluster.is_split(instance) and (
+            not limited or _may_move(instance, options)
+        )
         if options.ignore_load:
             instance.load = NO_LOAD
         elif options.load is not None:

@@ -107,6 +107,23 @@ class Usage(NamedTuple):
         )
 
 
+class Outside(NamedTuple):
+    """How many real instances of a node have their other node outside of the part of a cluster.
+
+    They are no instances of the part; they count in the score of a node that is offline.
+    """
+
+    primaries: int = 0
+    secondaries: int = 0
+
+    def plus(self, before: Usage, after: Usage) -> Outside:
+        """Add the instances which are missing afterwards."""
+        return Outside(
+            self.primaries + len(before.primaries) - len(after.primaries),
+            self.secondaries + len(before.secondaries) - len(after.secondaries),
+        )
+
+
 class Resources(NamedTuple):
     """What a node has to give, without regard to the instances which are placed on it.
 
@@ -139,6 +156,7 @@ class Node:
     :ivar free_memory_forth: MiB which would be free of that, with forthcoming.
     :ivar real: what its real instances use.
     :ivar forth: what its instances use, with forthcoming.
+    :ivar outside: counts of instances which this part of the cluster does not have.
     :ivar unaccounted_memory: MiB which something unknown occupies; negative when instances use
         less than they may.
     :ivar peers: number of a node -> MiB of memory to keep free for instances of that node.
@@ -179,6 +197,7 @@ class Node:
         self.real = self.forth = Usage(
             (), (), resources.own_cpus, resources.free_disk, 0.0, resources.free_spindles
         )
+        self.outside = Outside()
         self.peers: dict[int, int] = {}
         self.reserved_memory = 0
         self.failing = False

@@ -58,8 +58,8 @@ def node_values(node: Node) -> list[float]:
 
     Components over online nodes are zero for an offline node, and the other way round.
     """
-    primaries = len(node.real.primaries)
-    instances = primaries + len(node.real.secondaries)
+    primaries = len(node.real.primaries) + node.outside.primaries
+    instances = primaries + len(node.real.secondaries) + node.outside.secondaries
     if node.offline:
         values = [0.0] * len(COMPONENTS)
         values[4], values[5] = float(instances), float(primaries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,3 +73,18 @@ def test_json_has_the_moves(run: Run) -> None:
         "inst-40",
         "inst-50",
     ]
+
+
+def test_the_tag_is_removed_from_nodes_to_switch_on(run: Run, tmp_path: Path) -> None:
+    """The original leaves the tag: such a node could be switched on when it is off for repair."""
+    lines = Path(UNUSED).read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("node-01-005|"):
+            lines[number] = line.replace("|N|", "|Y|") + "|htools:standby:auto"
+    path = tmp_path / "cluster.data"
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    code, out, _err = run("hsqueeze", "--minimal-resources=1000", "-C", "-t", str(path))
+    assert code == 0
+    assert out.startswith("'Nodes to online'\nnode-01-005\n")
+    assert "gnt-node power -f on node-01-005" in out
+    assert "gnt-node remove-tags node-01-005 htools:standby:auto" in out

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ganeti.client.htools import loading, reports
 from ganeti.client.htools import program as prog
-from ganeti.client.htools.hinfo import bad_nodes, split_instances
+from ganeti.client.htools.hinfo import bad_nodes
 from ganeti.client.htools.options import Values
 from ganeti.htools import balance, formats, moves, score, tables
 from ganeti.htools.balance import State, Step
@@ -64,31 +64,27 @@ def execute(values: Values) -> int:
     whole = loading.load(values)
     if values.output == "json":
         return _as_json(values, whole)
-    level = values.verbose - (1 if values.quiet else 0)
+    _print_split(values, whole)
     prog.print_cluster_facts(values, whole)
     prog.print_policy(values, whole)
     if not whole.instances:
         prog.out("Cluster is empty, exiting.")
         return 0
-    if level > 0:
-        prog.out(f"Loaded {len(whole.nodes)} nodes, {len(whole.instances)} instances")
-        prog.print_suffix(values, whole)
+    prog.out(f"Loaded {len(whole.nodes)} nodes, {len(whole.instances)} instances")
+    prog.print_suffix(values, whole)
     group = _choose_group(values, whole)
     cluster = whole.only(group.index)
-    split = split_instances(whole)
-    if level > 0:
-        prog.out(f"Group size {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
-        prog.out(f"Selected node group: {group.name}")
-    if split and level > 0:
-        prog.out("Cluster has split instances; they are not moved: " + ", ".join(split))
-    _print_first_check(values, cluster, level)
+    count = len(cluster.instances) + cluster.left_out
+    prog.out(f"Group size {len(cluster.nodes)} nodes, {count} instances")
+    prog.out(f"Selected node group: {group.name}")
+    _print_first_check(values, cluster)
     prog.print_instances(values, cluster, "Initial")
     prog.print_nodes(values, cluster, "Initial cluster")
     state = balance.start(cluster)
-    if level > 2:
+    if values.verbose > 2:
         prog.out(f"Initial coefficients: overall {formats.fixed(state.score, 8)}")
         prog.out(tables.components(score.details(cluster.nodes) if cluster.nodes else ()))
-    elif level > 0:
+    else:
         prog.out(f"Initial score: {formats.fixed(state.score, 8)}")
     offset = score.optimal_offset(cluster.nodes)
     if state.score <= values.min_score + offset:
@@ -100,8 +96,17 @@ def execute(values: Values) -> int:
         state, search_options(values), max_steps=values.max_length, offset=offset
     ):
         prog.out(step_line(len(state.steps), step, cluster))
-    _print_end(values, state, initial, level, cluster)
+    _print_end(values, state, initial, cluster)
     return 0
+
+
+def _print_split(values: Values, cluster: Cluster) -> None:
+    """Name the instances with nodes in two groups when the user asked for more."""
+    split = cluster.split_instances()
+    if split and values.verbose > 1:
+        prog.err("Found instances belonging to multiple node groups:")
+        prog.err("\n".join(f"  {one.alias}" for one in split))
+        prog.err("These instances will not be moved.")
 
 
 def _as_json(values: Values, whole: Cluster) -> int:
@@ -133,9 +138,9 @@ def _choose_group(values: Values, cluster: Cluster) -> Group:
     raise prog.Failure("Aborting.")
 
 
-def _print_first_check(values: Values, cluster: Cluster, level: int) -> None:
+def _print_first_check(values: Values, cluster: Cluster) -> None:
     failing, touched = bad_nodes(cluster.nodes)
-    if level > 0:
+    if values.verbose > 0:
         prog.out(f"Initial check done: {failing} bad nodes, {touched} bad instances.")
         if failing:
             prog.out(
@@ -143,7 +148,7 @@ def _print_first_check(values: Values, cluster: Cluster, level: int) -> None:
                 " end N+1 happy."
             )
     violating = sum(1 for node in cluster.nodes if violates_policy(node))
-    if violating and level > 0:
+    if violating and values.verbose > 0:
         prog.out(f"The cluster contains {violating} policy-violating nodes.")
         prog.out(
             "Continuing, ignoring soft errors."
@@ -189,11 +194,11 @@ def step_line(number: int, step: Step, cluster: Cluster) -> str:
     )
 
 
-def _print_end(values: Values, state: State, initial: float, level: int, cluster: Cluster) -> None:
+def _print_end(values: Values, state: State, initial: float, cluster: Cluster) -> None:
     final = Cluster(cluster.groups, state.nodes, state.instances, cluster.tags, cluster.policy)
     if not state.steps:
         prog.out("No solution found")
-    elif level > 2:
+    elif values.verbose > 2:
         prog.out(f"Final coefficients:   overall {formats.fixed(state.score, 8)}")
         prog.out(tables.components(score.details(state.nodes)))
     else:
@@ -201,7 +206,8 @@ def _print_end(values: Values, state: State, initial: float, level: int, cluster
             f"Cluster score improved from {formats.fixed(initial, 8)} to"
             f" {formats.fixed(state.score, 8)}"
         )
-    prog.out(f"Solution length={len(state.steps)}")
+    if values.verbose > 0:
+        prog.out(f"Solution length={len(state.steps)}")
     sets = balance.job_sets(state.steps)
     if values.print_commands is not None:
         print_commands(values.print_commands, sets, cluster)
@@ -210,7 +216,7 @@ def _print_end(values: Values, state: State, initial: float, level: int, cluster
         prog.save(f"{values.save}.balanced", final, "after balancing")
     prog.print_instances(values, final, "Final")
     prog.print_nodes(values, final, "Final cluster")
-    if level > 3:
+    if values.verbose > 3:
         for title, part in (("Original:", cluster), ("Final:   ", final)):
             memory = sum(node.unallocated_memory for node in part.nodes)
             disk = sum(node.real.free_disk for node in part.nodes)

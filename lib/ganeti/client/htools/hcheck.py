@@ -51,7 +51,8 @@ def _examine(
     counts = {
         "N1_FAIL": sum(1 for node in online if node.failing),
         "CONFLICT_TAGS": sum(1 for node in online if node.conflicting_tags),
-        "OFFLINE_PRI": sum(1 for one in instances if nodes[one.primary].offline),
+        "OFFLINE_PRI": sum(1 for one in instances if nodes[one.primary].offline)
+        + sum(node.outside.primaries for node in nodes if node.offline),
         "OFFLINE_SEC": len(nodes) - len(online),
     }
     if capacity:
@@ -90,7 +91,7 @@ def execute(values: Values) -> int:
         prog.out(json.dumps({**reports.what_if(values.changes), **found}))
     elif values.machine_readable:
         _print_for_programs(cluster.groups, initial, final)
-    else:
+    elif values.verbose > 0:
         _print_for_people(values, initial, final, problems=problems, simulated=simulate)
     return prog.EXIT_FAILURE if simulate else 0
 

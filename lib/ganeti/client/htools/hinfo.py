@@ -27,15 +27,6 @@ def bad_nodes(nodes: list[Node]) -> tuple[int, int]:
     return len(failing), len(touched)
 
 
-def split_instances(cluster: Cluster) -> list[str]:
-    """Return the names of the instances with nodes in two groups."""
-    return [
-        one.name
-        for one in cluster.instances
-        if len({cluster.nodes[index].group for index in one.nodes}) > 1
-    ]
-
-
 def _groups(cluster: Cluster) -> list[list[str]]:
     rows = []
     for group in cluster.groups:
@@ -47,7 +38,7 @@ def _groups(cluster: Cluster) -> list[list[str]]:
             [
                 group.name,
                 str(len(part.nodes)),
-                str(len(part.instances)),
+                str(len(part.instances) + part.left_out),
                 str(nodes),
                 str(instances),
                 str(not nodes),
@@ -63,18 +54,17 @@ def execute(values: Values) -> int:
     if values.output == "json":
         prog.out(json.dumps(reports.cluster(cluster)))
         return 0
-    quiet = values.quiet
-    if not quiet:
-        prog.print_cluster_facts(values, cluster, always_tags=True)
-        prog.print_policy(values, cluster, 2)
-        if not cluster.instances and values.verbose > 1:
-            prog.out("Cluster is empty.")
-        prog.out(
-            f"Loaded {prog.plural(len(cluster.nodes), 'node', 'nodes')},"
-            f" {prog.plural(len(cluster.instances), 'instance', 'instances')},"
-            f" {prog.plural(len(cluster.groups), 'node group', 'node groups')}"
-        )
-        prog.print_suffix(values, cluster, 2)
+    prog.print_cluster_facts(values, cluster, always_tags=True)
+    prog.print_policy(values, cluster, 2)
+    if not cluster.instances and values.verbose > 1:
+        prog.out("Cluster is empty.")
+    prog.out(
+        f"Loaded {prog.plural(len(cluster.nodes), 'node', 'nodes')},"
+        f" {prog.plural(len(cluster.instances), 'instance', 'instances')},"
+        f" {prog.plural(len(cluster.groups), 'node group', 'node groups')}"
+    )
+    prog.print_suffix(values, cluster, 2)
+    _print_split(values, cluster)
     if values.verbose > 1:
         _print_groups(cluster)
     prog.print_instances(values, cluster, "Instances")
@@ -88,12 +78,17 @@ def execute(values: Values) -> int:
     return 0
 
 
-def _print_groups(cluster: Cluster) -> None:
-    split = split_instances(cluster)
+def _print_split(values: Values, cluster: Cluster) -> None:
+    """Name the instances with nodes in two groups; their names go to standard error."""
+    split = cluster.split_instances()
     if split:
-        prog.out("Split instances found:\n  " + "\n  ".join(split))
-    else:
+        prog.out("Found instances belonging to multiple node groups:")
+        prog.err("\n".join(f"  {one.alias}" for one in split))
+    elif values.verbose > 1:
         prog.out("No split instances found")
+
+
+def _print_groups(cluster: Cluster) -> None:
     header = ["Group", "Nodes", "Instances", "Bad_Nodes", "Bad_Instances", "N+1", "Score"]
     lines = formats.table([header, *_groups(cluster)], [False, True, True, True, True, False, True])
     prog.out("Node group information:")

@@ -61,12 +61,11 @@ def _print_graph(values: Values, cluster: Cluster, chosen: Sequence[Node]) -> No
 
     The graph has all nodes from the first to the last chosen one, and for each node its neighbours.
     """
-    level = values.verbose - (1 if values.quiet else 0)
-    if level < 2:
+    if values.verbose < 2:
         return
     found = reboots.graph(cluster, chosen, offline=values.offline_maintenance)
     edges = {index: found.get(index, []) for index in range(min(found), max(found) + 1)}
-    if level > 2:
+    if values.verbose > 2:
         rows = (
             f"({index},[{','.join(str(one) for one in reversed(others))}])"
             for index, others in edges.items()

@@ -40,7 +40,8 @@ def load(values: Values, *, one_group: bool = False) -> Cluster:
     if unknown:
         raise Failure(f"wrong node name(s) set as offline: {', '.join(unknown)}")
     apply_monitoring(values, cluster)
-    print_warnings(warnings)
+    if values.verbose > 0:
+        print_warnings(warnings)
     changes = values.options.get("what_if")
     group = values.options.get("group")
     if group is not None and (one_group or changes):

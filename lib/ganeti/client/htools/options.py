@@ -215,7 +215,8 @@ def parse(names: Sequence[str], words: Sequence[str]) -> Values:
 
     :param names: long names of the options of the program.
     :returns: the values; the options ``help``, ``version`` and ``help_completion`` are True when
-        they were given.
+        they were given. ``verbose`` is the level of messages, 1 by default; ``--quiet`` takes one
+        from it.
     :raises OptionError: an option is unknown or has a wrong argument.
     """
     table = {name: ALL[name] for name in names} | GENERIC
@@ -235,6 +236,8 @@ def parse(names: Sequence[str], words: Sequence[str]) -> Values:
             if not values.arguments:
                 values.detached = before
             values.arguments.append(word)
+    if "quiet" in table and values.quiet:
+        values.options["verbose"] -= 1
     return values
 
 
