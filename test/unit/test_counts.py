@@ -39,10 +39,10 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 268),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        509,
+        510,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 101),
-    "ganeti-confd": ("import ganeti.server.confd", 114),
+    "ganeti-confd": ("import ganeti.server.confd", 115),
     "ganeti-mond": ("import ganeti.server.mond", 81),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),

@@ -29,7 +29,7 @@ from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData
 from ganeti.objects.address_pool import AddressPool
 from ganeti.replication.quorum import Record
-from ganeti.utils import clock
+from ganeti.utils import clock, text
 from ganeti.wire import json
 
 log = logging.getLogger(__name__)
@@ -311,19 +311,29 @@ class Config(Questions):
             )
         self._store.reservations.reserve(reservations.IP, (network_uuid, address), self._execution)
 
-    def generate_ip(self, network_uuid: str) -> str:
+    def generate_ip(self, network_uuid: str, avoid: Collection[str] = ()) -> str:
         """Reserve the first free address of a network and return it.
 
+        :param avoid: addresses which somebody has although the pool has them as free.
         :raises AddressPoolError: the network has no free address.
         """
         pool = AddressPool(self.network(network_uuid))
         found = self._store.reservations.first_free(
             reservations.IP,
-            ((network_uuid, address) for address in pool.free_addresses()),
+            ((network_uuid, address) for address in pool.free_addresses() if address not in avoid),
             self._execution,
         )
         if found is None:
-            raise errors.AddressPoolError(f"network {pool.network.name} has no free address")
+            others = [address for address in pool.free_addresses() if address in avoid]
+            raise errors.AddressPoolError(
+                f"network {pool.network.name} has no free address"
+                + (
+                    f" beside those which nodes, the cluster or interfaces outside of the network"
+                    f" have: {text.comma_join(others[:10])}"
+                    if others
+                    else ""
+                )
+            )
         return found[1]
 
     def allocate_minors(self, node_uuids: Sequence[str]) -> tuple[int, ...]:

@@ -15,6 +15,34 @@ from ganeti.objects import (
     NodeGroup,
     updated,
 )
+from ganeti.objects.address_pool import AddressPool
+
+
+def _end_copied_reservations(draft: Draft, former: set[str]) -> None:
+    """End what networks have reserved for addresses which nodes or the cluster had before.
+
+    A network gets these reservations when it is added, as in the original. Addresses which still
+    have an owner stay reserved, and those of isolated networks, which never got them.
+
+    :param former: the addresses before the change.
+    """
+    cluster = draft.cluster
+    gone = former - {cluster.master_ip}
+    for node in draft.table("nodes").values() if gone else ():
+        gone -= {node.primary_ip, node.secondary_ip}
+    for network in list(draft.table("networks").values()) if gone else ():
+        if network.isolated:
+            continue
+        pool = AddressPool(network)
+        ended = [
+            address
+            for address in gone
+            if address in pool
+            and address not in (network.gateway, pool.address(0), pool.address(pool.size - 1))
+            and pool.is_taken(address, external=True)
+        ]
+        if ended:
+            draft.amend(pool.released(ended, external=True))
 
 
 class PortChanges:
@@ -50,7 +78,9 @@ class ClusterChanges:
         """Replace the cluster object by a changed one."""
         what = f"cluster {cluster.cluster_name}"
         self._draft.require("nodes", cluster.master_node, what)
+        former = self._draft.cluster.master_ip
         self._draft.set_cluster(successor(self._draft.cluster, cluster, what, self._draft.now))
+        _end_copied_reservations(self._draft, {former})
 
     def set_candidate_cert(self, node_uuid: str, digest: str | None) -> None:
         """Set the digest of the client certificate of a master candidate, or remove it (None)."""
@@ -91,6 +121,7 @@ class NodeChanges:
         self._draft.replace(present, node)
         if present.master_candidate and not node.master_candidate:
             self._cluster.set_candidate_cert(node.uuid, None)
+        _end_copied_reservations(self._draft, {present.primary_ip, present.secondary_ip})
 
     def remove(self, uuid: str) -> None:
         """Remove a node to which no object refers.
@@ -110,6 +141,7 @@ class NodeChanges:
                 raise errors.ConfigurationError(f"node {node.name} has disk {disk.uuid}")
         self._cluster.set_candidate_cert(uuid, None)
         self._draft.drop("nodes", uuid)
+        _end_copied_reservations(self._draft, {node.primary_ip, node.secondary_ip})
 
 
 class GroupChanges:

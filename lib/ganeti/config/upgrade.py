@@ -338,6 +338,7 @@ OURS: dict[str, tuple[str, ...]] = {
     # The flag ``drained`` stays, so that nothing is placed on a node in maintenance. Other versions
     # show the key of the cluster on all nodes.
     "nodes": ("auto_failover", "key_pins", "maintenance", "watchdog"),
+    "networks": ("isolated",),
     "instances": ("importing_since",),
     "disks": ("in_sync_at", "never_alone", "outdated_node", "outdated_since", "unwiped_from"),
 }
@@ -345,6 +346,8 @@ OURS: dict[str, tuple[str, ...]] = {
 # Own fields which the master writes for itself: without them no setting is lost.
 _RECORDS = {
     "nodes": ("auto_failover", "key_pins", "watchdog"),
+    # Other versions treat every network as if it was set.
+    "networks": ("isolated",),
     "disks": ("in_sync_at", "never_alone", "outdated_since"),
 }
 

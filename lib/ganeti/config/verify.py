@@ -32,6 +32,7 @@ from ganeti.objects import (
     hvparams,
     ipolicy,
 )
+from ganeti.objects import addresses as ip_owners
 from ganeti.objects.address_pool import AddressPool
 from ganeti.query import job_rules
 from ganeti.utils import net, text
@@ -104,6 +105,7 @@ def check(data: ConfigData) -> list[str]:
         _networks,
         _instances,
         _nics,
+        _addresses,
         _disks,
         _ports,
         _filters,
@@ -408,6 +410,25 @@ def _nics(data: ConfigData) -> _Problems:
         # Outside of networks, an address may occur several times on purpose.
         if uuid is not None and uuid in data.networks:
             yield f"address {address} is used more than once in network {data.networks[uuid].name}"
+
+
+def _addresses(data: ConfigData) -> _Problems:
+    """Yield addresses which a guest has although somebody else of the cluster has them."""
+    owners = ip_owners.of_cluster(data)
+    in_networks = {
+        (network_uuid, ip_owners.same_form(address))
+        for instance in data.instances.values()
+        for network_uuid, address in index.addresses(instance)
+    }
+    for address, instance, place, _network in ip_owners.of_guests(data, owners):
+        yield f"instance {instance.name}: nic {place} has address {address} of {owners[address]}"
+    for network in data.networks.values():
+        for address, owner in ip_owners.outside_network(data, network).items():
+            if (network.uuid, address) in in_networks:
+                yield (
+                    f"address {address} of network {network.name} is used by {owner} too, whose"
+                    " interface is not in this network"
+                )
 
 
 def _disks(data: ConfigData) -> _Problems:

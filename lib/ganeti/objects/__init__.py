@@ -16,6 +16,7 @@ imported when the name is first used, because many commands need only one small 
 :mod:`.disk`           disks, which are trees of block devices
 :mod:`.network`        networks, to which node groups are connected
 :mod:`.address_pool`   the pool of addresses of a network
+:mod:`.addresses`      who has an IP address: nodes, the cluster, guests
 :mod:`.fill`           inheritance of parameters, from the cluster to the object
 :mod:`.hypervisors`    the hypervisors: a descriptor each
 :mod:`.hvparams`       parameters of hypervisors: types, defaults and checks

@@ -11,6 +11,9 @@ class Network:
 
     ``reservations`` and ``ext_reservations`` have a ``0`` or ``1`` for each address, in order; see
     :mod:`ganeti.objects.address_pool`.
+
+    ``isolated`` is True for a network which has nothing in common with the network of the nodes:
+    the same address is another one there. It was added with ``conflicts_check=False``.
     """
 
     name: str
@@ -21,6 +24,7 @@ class Network:
     mac_prefix: str | None = None
     reservations: str | None = None
     ext_reservations: str | None = None
+    isolated: bool | None = None
     ctime: float = 0
     mtime: float = 0
     uuid: str

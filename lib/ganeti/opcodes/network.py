@@ -39,7 +39,10 @@ class OpNetworkAdd(OpCode):
     mac_prefix: str | None = MAC_PREFIX
     add_reserved_ips: list[str] | None = ADD_RESERVED_IPS
     conflicts_check: bool = param(
-        ht.Bool, "Reserve the addresses of the nodes and of the master in the network", default=True
+        ht.Bool,
+        "Keep the addresses of the nodes and of the master from instances; false for a network"
+        " which has nothing in common with that of the nodes",
+        default=True,
     )
     tags: list[str] = params.TAGS
     RESULT = ht.NoneType
@@ -114,6 +117,11 @@ class OpNetworkSetParams(OpCode):
     remove_reserved_ips: list[str] | None = param(
         ht.Maybe(ht.ListOf(types.Ipv4Address)),
         "Addresses whose reservation ends",
+        default=None,
+    )
+    conflicts_check: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Whether the same address in this network and in the one of the nodes is one address",
         default=None,
     )
     RESULT = ht.NoneType

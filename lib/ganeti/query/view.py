@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from ganeti.objects import ConfigData, Disk, Instance, Node, NodeGroup
+from ganeti.objects import ConfigData, Disk, Instance, Node, NodeGroup, addresses
 from ganeti.objects import fill as object_fill
 from ganeti.objects.by_node import instances_of_node
 from ganeti.utils.text import natural_key
@@ -168,6 +168,11 @@ class View:
         """Return the name of a network, or None."""
         network = self.config.networks.get(uuid) if uuid else None
         return None if network is None else network.name
+
+    @cached_property
+    def cluster_addresses(self) -> dict[str, str]:
+        """The addresses of the cluster and its nodes, each with its owner, for people."""
+        return addresses.of_cluster(self.config)
 
     @cached_property
     def instances_of_network(self) -> dict[str, list[Instance]]:

@@ -146,6 +146,7 @@ def modify(values: Values, arguments: list[str]) -> int:
         "mac_prefix": values.mac_prefix,
         "add_reserved_ips": _names(values.add_reserved_ips),
         "remove_reserved_ips": _names(values.remove_reserved_ips),
+        "conflicts_check": values.conflicts_check,
     }
     if all(value is None for value in parameters.values()):
         terminal.err(NO_CHANGE)
@@ -340,6 +341,11 @@ PROGRAM = Program(
                     "--remove-reserved-ips",
                     "ADDRESS,...",
                     "addresses that may be given to instances again",
+                ),
+                opt.yes_no(
+                    "--conflicts-check",
+                    help="no: the network has nothing in common with the network of the nodes, so"
+                    " that instances may have the same addresses",
                 ),
                 opt.DRY_RUN,
                 *_JOB,

@@ -11,6 +11,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import ClusterHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.master_address import move_address
+from ganeti.cmdlib.ops.network.checks import require_unused
 from ganeti.constants import net as net_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects import updated
@@ -56,12 +57,11 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
                 f"the cluster already has the name {plan.name} and the address {plan.ip}",
                 errors.ECODE_INVAL,
             )
-        for node in self.config.nodes():
-            if plan.name == node.name or plan.ip in (node.primary_ip, node.secondary_ip):
-                raise errors.OpPrereqError(
-                    f"{plan.name} ({plan.ip}) is a name or an address of node {node.name}",
-                    errors.ECODE_NOTUNIQUE,
-                )
+        if self.config.node_by_name(plan.name) is not None:
+            raise errors.OpPrereqError(
+                f"the cluster cannot have the name of node {plan.name}", errors.ECODE_NOTUNIQUE
+            )
+        require_unused(self.config, [plan.ip], f"cluster {plan.name}", owner_uuid=cluster.uuid)
         if net.is_ipv6(plan.ip) != (cluster.primary_ip_family == net_c.IP6_FAMILY):
             raise errors.OpPrereqError(
                 f"{plan.ip} is of another address family than the cluster", errors.ECODE_INVAL

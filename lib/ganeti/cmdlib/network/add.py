@@ -50,6 +50,7 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
             network6=op.network6,
             gateway6=op.gateway6,
             mac_prefix=checks.mac_prefix(op.mac_prefix),
+            isolated=None if op.conflicts_check else True,
             tags=tuple(sorted(set(op.tags))),
             uuid=self.uuid,
             serial_no=1,

@@ -28,7 +28,7 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
             op.add_reserved_ips,
             op.remove_reserved_ips,
         )
-        if not any(values):
+        if not any(values) and op.conflicts_check is None:
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
         twice = sorted(set(op.add_reserved_ips or ()) & set(op.remove_reserved_ips or ()))
         if twice:
@@ -67,6 +67,7 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
             new = self._with_released(new, quiet)
         except errors.AddressPoolError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+        check = op.conflicts_check
         network6 = op.network6 or network.network6
         gateway6 = op.gateway6 or network.gateway6
         checks.check_ipv6(network6, gateway6)
@@ -74,6 +75,7 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
             new,
             network6=network6,
             gateway6=gateway6,
+            isolated=network.isolated if check is None else None if check else True,
             mac_prefix=checks.mac_prefix(op.mac_prefix, network.mac_prefix),
         )
 

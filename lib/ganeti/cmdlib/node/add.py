@@ -16,6 +16,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
+from ganeti.cmdlib.ops.network.checks import require_unused
 from ganeti.cmdlib.ops.node import candidates, guests
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
@@ -174,11 +175,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         for ip in (primary_ip, secondary_ip):
             if not net.is_ip(ip):
                 raise errors.OpPrereqError(f"{ip!r} is not an IP address", errors.ECODE_INVAL)
-        for node in self.config.nodes():
-            for ip in {primary_ip, secondary_ip} & {node.primary_ip, node.secondary_ip}:
-                raise errors.OpPrereqError(
-                    f"address {ip} is already in use by node {node.name}", errors.ECODE_NOTUNIQUE
-                )
+        require_unused(self.config, (primary_ip, secondary_ip), f"node {self.name}")
         master = self.config.master_node()
         if (master.primary_ip == master.secondary_ip) != (primary_ip == secondary_ip):
             has = "no" if master.primary_ip == master.secondary_ip else "a"

@@ -14,6 +14,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.network.checks import require_unused
 from ganeti.cmdlib.ops.node import candidates, guests, roles
 from ganeti.cmdlib.ops.node.roles import FLAG_OF, Role
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
@@ -167,12 +168,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
             raise errors.OpPrereqError(
                 f"secondary address {address!r} is not an IPv4 address", errors.ECODE_INVAL
             )
-        for other in self.config.nodes():
-            if other.uuid != node.uuid and address in (other.primary_ip, other.secondary_ip):
-                raise errors.OpPrereqError(
-                    f"address {address} is already in use by node {other.name}",
-                    errors.ECODE_NOTUNIQUE,
-                )
+        require_unused(self.config, [address], f"node {node.name}", owner_uuid=node.uuid)
         self._check_homes(node, address)
         mirrored = sorted(
             instance.name

@@ -8,16 +8,29 @@ from typing import Any
 from ganeti.constants import query as query_c
 from ganeti.constants.query import KIND_NUMBER, KIND_OTHER, KIND_TEXT
 from ganeti.objects import Network
+from ganeti.objects.address_pool import AddressPool
 from ganeti.query.field import Field, Resource, attribute, common_fields
 from ganeti.query.view import View, by_name
 
 _MAP = str.maketrans("01", ".X")
 
 
-def _taken(network: Network) -> str:
+def _others(view: View, network: Network) -> str:
+    """Return a ``0`` or ``1`` for each address: whether instances cannot get it from the pool.
+
+    That is what the network has reserved, and the present addresses of nodes and the cluster.
+    """
+    if network.isolated or not network.ext_reservations:
+        return network.ext_reservations or ""
+    pool = AddressPool(network)
+    inside = [address for address in view.cluster_addresses if address in pool]
+    return pool.taken(inside, external=True).ext_reservations or ""
+
+
+def _taken(view: View, network: Network) -> str:
     """Return a ``0`` or ``1`` for each address: whether it is in use or reserved."""
     own = network.reservations or ""
-    others = network.ext_reservations or ""
+    others = _others(view, network)
     size = max(len(own), len(others))
     if not size:
         return ""
@@ -27,7 +40,7 @@ def _taken(network: Network) -> str:
 
 
 def _external(view: View, network: Network) -> str:
-    taken = [place for place, bit in enumerate(network.ext_reservations or "") if bit == "1"]
+    taken = [place for place, bit in enumerate(_others(view, network)) if bit == "1"]
     if not taken:
         return ""
     first = ipaddress.ip_interface(network.network).network.network_address
@@ -63,27 +76,28 @@ _FIELDS = [
         "FreeCount",
         KIND_NUMBER,
         "Number of free addresses",
-        lambda view, network: _taken(network).count("0"),
+        lambda view, network: _taken(view, network).count("0"),
     ),
     Field(
         "reserved_count",
         "ReservedCount",
         KIND_NUMBER,
         "Number of addresses which are in use or reserved",
-        lambda view, network: _taken(network).count("1"),
+        lambda view, network: _taken(view, network).count("1"),
     ),
     Field(
         "map",
         "Map",
         KIND_TEXT,
         "One character for each address: X in use or reserved, . free",
-        lambda view, network: _taken(network).translate(_MAP),
+        lambda view, network: _taken(view, network).translate(_MAP),
     ),
     Field(
         "external_reservations",
         "ExternalReservations",
         KIND_TEXT,
-        "Addresses which are reserved for use outside of the cluster",
+        "Addresses which are reserved for use outside of the cluster, or which nodes or the cluster"
+        " have",
         _external,
     ),
     Field(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.hooks import Hooks
 from ganeti.constants.net import VALUE_NONE
+from ganeti.objects.addresses import of_cluster, of_guests, same_form
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -78,6 +79,41 @@ def check_ipv6(network6: str | None, gateway6: str | None) -> None:
     if ipaddress.IPv6Address(gateway6) not in ipaddress.IPv6Interface(network6).network:
         raise errors.OpPrereqError(
             f"IPv6 gateway {gateway6} is not in network {network6}", errors.ECODE_INVAL
+        )
+
+
+def require_unused(
+    config: Config, wanted: Iterable[str], owner: str, *, owner_uuid: str | None = None
+) -> None:
+    """Check that nobody else in the cluster has addresses which a node or the cluster will have.
+
+    :param owner: who will have them, such as ``node node4``.
+    :param owner_uuid: UUID of the node or the cluster which will have them, whose present addresses
+        do not count; None for a new node.
+    :raises errors.OpPrereqError: a node, the cluster, or an instance has one of them.
+    """
+    data = config.snapshot()
+    addresses = {same_form(address) for address in wanted}
+    taken = of_cluster(data, without=owner_uuid)
+    for address in sorted(addresses & taken.keys()):
+        raise errors.OpPrereqError(
+            f"address {address} of {owner} is already in use by {taken[address]}",
+            errors.ECODE_NOTUNIQUE,
+        )
+    for address, instance, place, network in of_guests(data, addresses):
+        raise errors.OpPrereqError(
+            f"address {address} of {owner} is already in use by instance {instance.name} (network"
+            f" interface {place}"
+            + (
+                f" in network {network.name}). If this network has nothing in common with the"
+                f" network of the nodes, use 'gnt-network modify"
+                f" --conflicts-check=no {network.name}'. Otherwise give"
+                if network is not None
+                else "). Give"
+            )
+            + " the interface another address, with 'gnt-instance modify --net"
+            f" {place}:modify,ip=...', or choose another one for {owner}.",
+            errors.ECODE_NOTUNIQUE,
         )
 
 

@@ -7,7 +7,8 @@ reserves their addresses. The unit itself writes the configuration and hotplugs 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,16 @@ from ganeti.constants.net import (
     NIC_PARAM_TYPES,
     VALUE_DEFAULT,
 )
-from ganeti.objects import fill
+from ganeti.objects import addresses, fill
 
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.objects import Instance, Nic, Node
 
 WHAT = "network interface"
+
+# Completes a NIC for its node: what it is, for messages, and the NIC.
+_Settle = Callable[[str, PlannedNic], PlannedNic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,14 @@ def plan(
     :raises errors.OpPrereqError: a change is not possible.
     """
     current = list(instance.nics)
+    own = {addresses.same_form(nic.ip) for nic in instance.nics if nic.ip is not None}
+    settle = functools.partial(
+        nics.settled, config, node=node, conflicts_check=conflicts_check, own=own
+    )
     steps = []
     for change in changes:
         if change.action == MOD_ADD:
-            step = _add(config, node, current, change, conflicts_check)
+            step = _add(config, settle, current, change)
             current.insert(step.index, step.nic)
         elif change.action == MOD_REMOVE:
             devices.require_no_params(WHAT, change)
@@ -83,7 +91,7 @@ def plan(
             step = NicStep(MOD_REMOVE, index, current.pop(index), ((f"NIC/{index}", "remove"),))
         elif change.action == MOD_MODIFY:
             index = devices.find(WHAT, current, change.ident)
-            step = _modify(config, node, index, current[index], change.params, conflicts_check)
+            step = _modify(config, settle, index, current[index], change.params)
             current[index] = step.nic
         else:
             raise errors.OpPrereqError(
@@ -98,14 +106,9 @@ def plan(
     return NicPlan(tuple(current), tuple(steps))
 
 
-def _add(
-    config: Config, node: Node, current: Sequence[Nic], change: DeviceChange, conflicts_check: bool
-) -> NicStep:
+def _add(config: Config, settle: _Settle, current: Sequence[Nic], change: DeviceChange) -> NicStep:
     index = devices.place(WHAT, current, change.ident, MAX_NICS)
-    planned = nics.plan_nics(config, [change.params], None)[0]
-    planned = nics.settled(
-        config, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check
-    )
+    planned = settle(f"{WHAT} {index}", nics.plan_nics(config, [change.params], None)[0])
     nic, filled = planned.nic, planned.filled
     text = (
         f"add:mac={nic.mac},ip={nic.ip},mode={filled['mode']},link={filled['link']},"
@@ -116,11 +119,10 @@ def _add(
 
 def _modify(
     config: Config,
-    node: Node,
+    settle: _Settle,
     index: int,
     present: Nic,
     changes: dict[str, Any],
-    conflicts_check: bool,
 ) -> NicStep:
     unknown = sorted(set(changes) - set(INIC_PARAMS))
     if unknown:
@@ -132,9 +134,7 @@ def _modify(
     planned = _changed(config, f"{WHAT} {index}", present, changes)
     moved = (planned.nic.network, planned.nic.ip) != (present.network, present.ip)
     if moved:
-        planned = nics.settled(
-            config, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check
-        )
+        planned = settle(f"{WHAT} {index}", planned)
     values = {
         "mac": planned.nic.mac,
         "ip": planned.nic.ip,

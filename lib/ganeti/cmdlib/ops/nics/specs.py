@@ -8,7 +8,7 @@ node is known, :func:`settle` after it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from ganeti.constants.net import (
     VALUE_GENERATE,
     VALUE_NONE,
 )
-from ganeti.objects import Nic, fill
+from ganeti.objects import Nic, addresses, fill
 from ganeti.objects.address_pool import AddressPool
 from ganeti.platform import machine
 from ganeti.utils import net
@@ -185,10 +185,10 @@ def settle(
     A NIC in a network gets the parameters with which the network is connected to the node's group.
     The address ``pool`` becomes the first free address of the network; any other address is
     reserved. A NIC outside of a network must not have an address of a network which is connected to
-    the group.
+    the group. No NIC gets an address which a node or the cluster has at this moment.
 
-    :param conflicts_check: False allows addresses which are in use outside of the cluster, or which
-        belong to another network.
+    :param conflicts_check: False allows addresses which are in use outside of the cluster, which
+        belong to another network, or which nodes and the cluster have.
     :param reserved: the forthcoming instance, whose IP addresses may be used again.
     :raises errors.OpPrereqError: a NIC is not possible on the node; names the NIC.
     """
@@ -213,16 +213,19 @@ def settled(
     *,
     conflicts_check: bool,
     reserved: Instance | None = None,
+    own: Collection[str] = (),
 ) -> PlannedNic:
     """Complete one NIC when its node is known.
 
     :param what: the NIC, for error messages. The other parameters are those of :func:`settle`.
+    :param own: the addresses which the instance has already.
     """
     nic = planned.nic
     group = config.group(node.group)
     if nic.network is None:
         if conflicts_check and nic.ip is not None:
             _require_foreign(config, what, nic.ip, group)
+            _require_nobodys(what, nic.ip, addresses.of_cluster(config.snapshot()))
         return planned
     network = config.network(nic.network)
     connection = group.networks.get(network.uuid)
@@ -241,7 +244,12 @@ def settled(
         else ((reserved_nic.network, reserved_nic.ip) for reserved_nic in reserved.nics)
     )
     if (network.uuid, ip) not in had:
-        ip = _from_pool(config, what, ip, network, conflicts_check=conflicts_check)
+        avoid = {
+            address: owner
+            for address, owner in _elsewhere(config, network, conflicts_check).items()
+            if address not in own
+        }
+        ip = _from_pool(config, what, ip, network, avoid, external_ok=not conflicts_check)
     if filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
             f"{what}: network {network.name} is routed in node group {group.name} and needs an IP"
@@ -263,16 +271,41 @@ def _require_foreign(config: Config, what: str, ip: str, group: NodeGroup) -> No
                 )
 
 
+def _elsewhere(config: Config, network: Network, conflicts_check: bool) -> dict[str, str]:
+    """Return who has an address of which the pool of a network knows nothing."""
+    if network.isolated or not conflicts_check:
+        return {}
+    data = config.snapshot()
+    return {**addresses.outside_network(data, network), **addresses.of_cluster(data)}
+
+
+def _require_nobodys(what: str, ip: str, owners: Mapping[str, str]) -> None:
+    owner = owners.get(addresses.same_form(ip))
+    if owner is not None:
+        raise errors.OpPrereqError(
+            f"{what}: address {ip} is the one of {owner}. Choose another one, or use"
+            " --no-conflicts-check.",
+            errors.ECODE_NOTUNIQUE,
+        )
+
+
 def _from_pool(
-    config: Config, what: str, ip: str | None, network: Network, *, conflicts_check: bool
+    config: Config,
+    what: str,
+    ip: str | None,
+    network: Network,
+    avoid: Mapping[str, str],
+    *,
+    external_ok: bool,
 ) -> str | None:
     if ip is None:
         return None
     try:
         if ip == NIC_IP_POOL:
-            return config.generate_ip(network.uuid)
+            return config.generate_ip(network.uuid, avoid)
         if net.is_ipv4(ip):
-            config.reserve_ip(network.uuid, ip, external_ok=not conflicts_check)
+            config.reserve_ip(network.uuid, ip, external_ok=external_ok)
+        _require_nobodys(what, ip, avoid)
         return ip
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
