@@ -218,7 +218,7 @@ def _connection(node: SimNode, replica: Replica) -> dict[str, Any]:
 _TEXTS = frozenset(
     (nv.FILE_STORAGE_PATH, nv.SHARED_FILE_STORAGE_PATH, nv.GLUSTER_STORAGE_PATH, nv.OPENVSWITCH)
 ) | {nv.NONVMNODES}
-_TABLES = frozenset((nv.NODENETTEST,))
+_TABLES = frozenset((nv.DEVICES, nv.NODENETTEST))
 _FACTS: dict[str, Callable[[SimNode, Any], Any]] = {
     nv.CLIENT_CERT: lambda node, _: [None, node.fleet.client_digest],
     nv.DAEMON_USER: lambda node, _: node.fleet.uid,

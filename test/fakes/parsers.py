@@ -67,6 +67,7 @@ from ganeti.mond import configuration
 from ganeti.mond.collectors import cpu_load, diskstats, logical_volumes
 from ganeti.mond.collectors import drbd as drbd_collector
 from ganeti.objects import codec, fill
+from ganeti.objects.device_names import DeviceNames
 from ganeti.objects.hypervisors import cpu_masks
 from ganeti.objects.hypervisors import lxc as lxc_parameters
 from ganeti.opcodes.instance import OpInstanceSetParams
@@ -737,6 +738,9 @@ _REST_LISTS: dict[str, Any] = {
 }
 
 VALUES: dict[str, Parser] = {
+    "names of a device": Parser(
+        DeviceNames.parse, ([["dev:8:16", "san:naa.600140507"], ["dev:8:0"]], [["inode:8:1/7"], []])
+    ),
     "opinion of a candidate": Parser(
         watchdog_rule.parse_opinion,
         ({"candidates": ["192.0.2.1"], "left": False, "age_s": 0.5},),

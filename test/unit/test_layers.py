@@ -116,7 +116,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("ssh_keys", "ssh_keygen", "master_epoch"),
     ),
     "storage": (
-        ("busy",), ("base", "content", "copy", "image_format"), ("lvm",),
+        ("busy",), ("base", "content", "copy", "device_names", "image_format"), ("lvm",),
         ("blockdev", "drbd", "ext", "file", "rbd"), ("gluster",), ("units",),
     ),
     "allocator": (
@@ -202,7 +202,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("verify",),
     ),
     "cmdlib/ops/disks": (
-        ("activation_unit", "ownership", "replicas", "specs"),
+        ("activation_unit", "ownership", "replicas", "same_device", "specs"),
         ("sizes", "sync", "suspended_io"),
         ("wipe",),
         ("devices",),
@@ -231,7 +231,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "cmdlib/ops/verify": (
         (
-            "files", "findings", "guest_users", "layout", "maintenance", "mirrors",
+            "devices", "files", "findings", "guest_users", "layout", "maintenance", "mirrors",
             "os_definitions", "programs", "queue",
         ),
         ("answers", "storage"),
@@ -363,7 +363,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("web",),
     ),
     "objects": (
-        ("base", "codec", "disk_templates", "network", "start_order", "transfer"),
+        ("base", "codec", "device_names", "disk_templates", "network", "start_order", "transfer"),
         ("address_pool", "disk", "node"),
         ("instance", "snapshots"),
         ("cluster", "hypervisors"),

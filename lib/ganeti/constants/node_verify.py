@@ -7,6 +7,8 @@ BRIDGES = "bridges"
 CLIENT_CERT = "client-cert"
 #: Of this project, as DRBDCONNECTIONS is; all other names are published.
 DAEMON_USER = "daemon-user"
+#: Of this project: the names of devices, so that one device is not taken for two.
+DEVICES = "devices"
 DRBDCONNECTIONS = "drbd-connections"
 DRBDHELPER = "drbd-helper"
 DRBDLIST = "drbd-list"

@@ -14,6 +14,7 @@ imported when the name is first used, because many commands need only one small 
 :mod:`.node`           nodes and node groups
 :mod:`.instance`       instances and their NICs
 :mod:`.disk`           disks, which are trees of block devices
+:mod:`.device_names`   all names of a device on a node, to recognise it again
 :mod:`.network`        networks, to which node groups are connected
 :mod:`.address_pool`   the pool of addresses of a network
 :mod:`.addresses`      who has an IP address: nodes, the cluster, guests

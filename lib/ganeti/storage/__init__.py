@@ -16,6 +16,7 @@ they read from the machine which devices exist.
 :mod:`.content`      copies the content of files and devices
 :mod:`.copy`         commands which wipe a device, write an image to it, or fetch one
 :mod:`.image_format` recognises disk images which are not raw
+:mod:`.device_names` finds all names of a device, to recognise it again
 :mod:`.busy`         locks on disks which a program is copying, wiping or filling
 :mod:`.node_work`    which calls change instances or disks of this node now
 :mod:`.units`        the pools from which disks are made

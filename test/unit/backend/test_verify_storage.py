@@ -10,7 +10,8 @@ import pytest
 from ganeti import errors
 from ganeti.backend.node import verify
 from ganeti.constants import node_verify as nv
-from ganeti.platform import machine
+from ganeti.objects.device_names import DeviceNames
+from ganeti.platform import machine, paths
 from ganeti.storage.drbd import status
 from ganeti.storage.lvm import facts
 from ganeti.utils import process
@@ -163,3 +164,17 @@ def test_a_node_without_guests_needs_no_storage(
     others = {nv.NONVMNODES: [machine.current().hostname()]}
     assert check(nv.VGLIST, None, **others) == {}
     assert check(nv.DRBDLIST, None, **others) == []
+
+
+def test_names_of_devices(here: Any) -> None:
+    """A file of the node, a link to it, and what is not there."""
+    file = Path(paths.current().to_local("/srv/disk"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("x")
+    link = file.with_name("link")
+    link.symlink_to(file)
+    found = check(nv.DEVICES, ["/srv/disk", "/srv/link", "/dev/disk/by-id/nothing", "/dev/null"])
+    assert found["/srv/disk"] == found["/srv/link"]
+    assert DeviceNames.parse(found["/srv/disk"]).own
+    assert found["/dev/disk/by-id/nothing"].endswith("No such file or directory")
+    assert found["/dev/null"] == "/dev/null is not a block device"

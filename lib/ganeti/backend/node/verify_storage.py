@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ganeti import errors, ht
 from ganeti.constants import node_verify as nv
+from ganeti.platform import paths
 from ganeti.storage.drbd import connections
 from ganeti.storage.drbd import status as drbd
 from ganeti.storage.lvm import facts as lvm
@@ -91,10 +92,27 @@ def _helper(_argument: Any, request: CheckContext) -> list[Any]:
         return [False, str(err)]
 
 
+def _devices(argument: Any, _request: CheckContext) -> dict[str, list[list[str]] | str]:
+    """Return the names of devices: path -> :data:`.device_names.WIRE`, or why there are none."""
+    # Few clusters have such disks; the others do not load it.
+    from ganeti.storage import device_names
+
+    found: dict[str, list[list[str]] | str] = {}
+    for path in argument:
+        try:
+            # The nodes of a virtual cluster have their own files, and the devices of the machine.
+            local = path if path.startswith("/dev/") else paths.current().to_local(path)
+            found[path] = device_names.find(local).wire()
+        except errors.BlockDeviceError as err:
+            found[path] = str(err)
+    return found
+
+
 _NAMES = ht.ListOf(ht.NonEmptyString)
 
 #: Name of a check -> (type of its argument, function).
 CHECKS: dict[str, tuple[ht.Type, _Check]] = {
+    nv.DEVICES: (_NAMES, _devices),
     nv.DRBDCONNECTIONS: (ht.Any, _or_why(_connections, list)),
     nv.DRBDHELPER: (ht.Any, _helper),
     nv.DRBDLIST: (ht.Any, _or_why(_minors, list)),

@@ -21,6 +21,7 @@ from ganeti.cmdlib.ops.node import roles
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy import ratios
 from ganeti.cmdlib.ops.verify import (
+    devices,
     files,
     guest_users,
     layout,
@@ -199,6 +200,8 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         self._unknown_instances(findings, plan, gathered)
         layout.instances(self.config, findings, plan.instances)
         storage.disks(plan.instances)
+        data = self.config.snapshot()
+        devices.check(data, findings, plan.instances, online, gathered.verify)
         findings.section("Looking for unknown volumes")
         storage.volumes()
         findings.section("Looking for unknown instances")
@@ -239,6 +242,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         exclusive = bool(fill.fill_nd(cluster, plan.group)["exclusive_storage"])
         checks.update(verify_storage.node_checks(cluster, exclusive))
         checks.update(programs.node_checks(self.config))
+        checks.update(devices.node_checks(self.config.snapshot(), nodes))
         bridges = self._bridges()
         if bridges:
             checks[nv.BRIDGES] = bridges

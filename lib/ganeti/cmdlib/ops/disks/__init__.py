@@ -16,6 +16,7 @@
 ``mirror``          states, roles and connection of the two replicas
 ``suspended_io``    lets mirrored disks without a peer suspend their I/O
 ``replace``         replaces the storage of mirrored disks
+``same_device``     disks with different names which are one device
 ``adopt``           takes existing volumes as the disks of a new instance
 ``convert``         converts the disks of a stopped instance to another disk template
 ``modify``          adds, removes, attaches, detaches and modifies disks

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib.base import why
-from ganeti.cmdlib.ops.disks import capacity
+from ganeti.cmdlib.ops.disks import capacity, same_device
 from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB
 from ganeti.objects import Disk, snapshots
 from ganeti.objects.disk_templates import INT_MIRRORED, LVM_BASED
@@ -120,6 +120,7 @@ def require_storage(
     if any(spec.get("adopt") for spec in disk_specs):
         require_unused(config.snapshot(), template, disk_specs)
         sizes = measure_devices(rpc, node_uuids[0], template, disk_specs)
+        _require_own_devices(config, rpc, template, node_uuids[0], disk_specs)
         for spec, size_mib in zip(disk_specs, sizes, strict=True):
             spec["size"] = size_mib
         return
@@ -131,6 +132,27 @@ def require_storage(
         if template in INT_MIRRORED:
             needed[spec["metavg"]] = needed.get(spec["metavg"], 0) + DRBD_META_SIZE_MIB
     capacity.require_free_space(config, rpc, node_uuids, needed, reserved=reserved)
+
+
+def _require_own_devices(
+    config: Config,
+    rpc: RpcRunner,
+    template: str,
+    node_uuid: str,
+    disk_specs: Sequence[Mapping[str, Any]],
+) -> None:
+    """Check that no disk is the same device under another name.
+
+    :raises errors.OpPrereqError: one is, or the node cannot tell.
+    """
+    ids = [existing_id(template, spec) for spec in disk_specs]
+    if template == BLOCK:
+        paths = [str(path) for _driver, path in ids]
+        same_device.require_own_device(config, rpc, node_uuid, paths, must_be_found=True)
+    elif same_device.has_devices_of_administrators(config.snapshot()):
+        paths = [same_device.volume_path(*identity) for identity in ids]
+        # A volume which is not active has no path, and nobody uses it.
+        same_device.require_own_device(config, rpc, node_uuid, paths, must_be_found=False)
 
 
 def rename(

@@ -3,6 +3,7 @@
 =================== ======================================================
 ``answers``         the shapes of the answers of the nodes
 ``findings``        reports what was found, with the published codes
+``devices``         devices of administrators which two disks have
 ``files``           files which all nodes share, the configuration, ssconf
 ``guest_users``     the users under which guests run
 ``layout``          nodes and disks of instances in the configuration

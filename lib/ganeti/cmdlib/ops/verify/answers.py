@@ -11,7 +11,7 @@ from typing import Any, Final
 from ganeti import ht
 from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants import node_verify as nv
-from ganeti.objects import disk_templates
+from ganeti.objects import device_names, disk_templates
 from ganeti.wire.calls.instance import OS_ROWS
 from ganeti.wire.calls.storage import LISTED_VOLUMES
 
@@ -36,6 +36,7 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     nv.BRIDGES: _TEXTS,
     nv.CLIENT_CERT: ht.Tuple(ht.Maybe(ht.Str), ht.Str),
     nv.DAEMON_USER: ht.NonNegInt,
+    nv.DEVICES: ht.DictOf(ht.NonEmptyString, ht.Or(ht.Str, device_names.WIRE)),
     nv.DRBDCONNECTIONS: ht.Or(ht.Str, ht.ListOf(ht.Type("connection", _is_connection))),
     nv.DRBDHELPER: ht.Tuple(ht.Bool, ht.Str),
     nv.DRBDLIST: ht.Or(ht.Str, ht.ListOf(ht.Int)),
