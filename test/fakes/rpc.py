@@ -21,6 +21,7 @@ from ganeti import FULL_VERSION, errors
 from ganeti.config import ssconf
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import BlockDevStatus, ConfigData, Disk, MigrationStatus
+from ganeti.objects.halt import Halt
 from ganeti.rpc import Question, Result
 from ganeti.wire import calls
 from ganeti.wire.calls import Call
@@ -39,6 +40,8 @@ class FakeRpc:
         self.errors: dict[str | tuple[str, str], errors.RpcError | str] = {}
         # (instance name, node name) -> state as a hypervisor tells it
         self.running: dict[tuple[str, str], int] = {}
+        # The same -> why the guest lives and does not run.
+        self.halts: dict[tuple[str, str], Halt] = {}
         # The same of those which have sent the guest.
         self.sent: set[tuple[str, str]] = set()
         self.free_mib: dict[str, int] = {}
@@ -212,22 +215,34 @@ class FakeRpc:
     def _export_list(self, node: str, args: dict[str, Any]) -> list[str]:
         return []
 
+    def _facts_of(self, instance: str, node: str) -> dict[str, Any]:
+        state = self.running.get((instance, node))
+        if state is None:
+            return {}
+        facts = {"memory": 128, "state": state, "time": 1.0, "vcpus": 1}
+        found = self.halts.get((instance, node))
+        return facts if found is None else {**facts, **found.to_facts()}
+
     def _instance_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
-        state = self.running.get((args["instance_name"], node))
-        return {} if state is None else {"memory": 128, "state": state, "time": 1.0, "vcpus": 1}
+        return self._facts_of(args["instance_name"], node)
 
     def _all_instances_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return {
-            instance: {"memory": 128, "state": state, "time": 1.0, "vcpus": 1}
-            for (instance, where), state in self.running.items()
+            instance: self._facts_of(instance, node)
+            for instance, where in self.running
             if where == node
         }
+
+    def _instance_continue(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        self.halts.pop((args["instance"].name, node), None)
+        return self._facts_of(args["instance"].name, node)
 
     def _instance_start(self, node: str, args: dict[str, Any]) -> None:
         self.running[args["instance"].name, node] = 0
 
     def _instance_shutdown(self, node: str, args: dict[str, Any]) -> None:
         self.running.pop((args["instance"].name, node), None)
+        self.halts.pop((args["instance"].name, node), None)
 
     def _accept_instance(self, node: str, args: dict[str, Any]) -> None:
         self.running[args["instance"].name, node] = 1

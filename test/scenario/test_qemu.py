@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from kvm_node import (
 from ganeti import errors
 from ganeti.backend.instance import hotplug, lifecycle
 from ganeti.backend.storage import blockdev
+from ganeti.hypervisor.kvm.driver import KvmHypervisor
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
@@ -338,3 +340,127 @@ def test_two_starts_at_once_make_one_guest(node: Node, guest: FilledInstance) ->
     node.wait_booted(guest)
     node.shutdown(guest)
     assert "going down (off)" in node.console(guest)  # its sockets were not taken from it
+
+
+# A process which lives, and a guest which does not run
+
+
+#: What a guest does to need more space for its disk.
+_WRITE = "dd if=/dev/urandom of=/dev/vda bs=4096 seek=3500 count=64; sync"
+
+
+def go_on(node: Node, guest: FilledInstance) -> dict[str, object]:
+    with paths.override(node.paths):
+        return lifecycle.go_on(guest, [])
+
+
+@pytest.fixture
+def full_storage(node: Node) -> Iterator[Path]:
+    """A small file system for the disks of the guest, with a file which takes its free space."""
+    directory = node.root / SHARED[1:] / NAME
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6M", "none", str(directory)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("this user cannot mount a small file system")
+    try:
+        yield directory / "filler"
+    finally:
+        node.end_all()
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def test_a_guest_whose_storage_is_full_goes_on_when_it_has_space(
+    node: Node, full_storage: Path
+) -> None:
+    guest = node.instance(NAME)
+    node.install(guest)
+    node.start(guest)
+    node.wait_booted(guest)
+    assert "halt_state" not in node.info(guest)
+    with open(full_storage, "wb", buffering=0) as stream, pytest.raises(OSError, match="No space"):
+        while True:
+            stream.write(bytes(1 << 16))
+    node.type_in(guest, _WRITE, lambda: status(node, guest) == "io-error")
+    pid = node.pid(guest)
+    info = node.info(guest)
+    assert (info["state"], info["halt_state"], info["halt_kind"]) == (0, "io-error", "continues")
+    assert "storage is full" in info["halt_why"]
+    # It is not started a second time, and stays halted as long as there is no space.
+    assert go_on(node, guest)["halt_state"] == "io-error"
+    before = len(node.lines(guest))
+    full_storage.unlink()
+    assert "halt_state" not in go_on(node, guest)
+    node.wait_booted(guest, before)
+    assert "I/O error" not in node.console(guest)  # the guest has not noticed anything
+    assert node.pid(guest) == pid
+    node.shutdown(guest)
+
+
+def test_a_halted_guest_ends_at_once(node: Node, full_storage: Path) -> None:
+    """It would not react to its power button, so nobody waits for that."""
+    guest = node.instance(NAME)
+    node.install(guest)
+    node.start(guest)
+    node.wait_booted(guest)
+    with open(full_storage, "wb", buffering=0) as stream, pytest.raises(OSError, match="No space"):
+        while True:
+            stream.write(bytes(1 << 16))
+    node.type_in(guest, _WRITE, lambda: status(node, guest) == "io-error")
+    pid = node.pid(guest)
+    with paths.override(node.paths):
+        KvmHypervisor().stop(NAME, guest.hvparams)
+    wait_until(lambda: not process.is_alive(pid), "QEMU is gone")
+    node.shutdown(guest)
+    assert node.leftovers() == []
+
+
+def test_a_guest_which_somebody_has_paused_goes_on_only_when_asked(
+    node: Node, guest: FilledInstance
+) -> None:
+    node.start(guest)
+    node.wait_booted(guest)
+    with Qmp(node.socket(guest, "qmp"), guest.name) as control:
+        control.execute("stop")
+    info = node.info(guest)
+    assert (info["halt_state"], info["halt_kind"]) == ("paused", "paused")
+    node.start(guest)  # of a guest which lives: it is not changed
+    assert status(node, guest) == "paused"
+    before = len(node.lines(guest))
+    assert "halt_state" not in go_on(node, guest)
+    node.wait_booted(guest, before)
+    go_on(node, guest)  # it runs
+    assert status(node, guest) == "running"
+
+
+def test_an_interrupted_start_is_not_a_paused_one(node: Node, guest: FilledInstance) -> None:
+    node.start(guest, paused=True)
+    assert node.info(guest)["halt_kind"] == "paused"
+    marker = Path(f"{node.paths.kvm_root}/ctrl/{NAME}.paused")
+    marker.unlink()  # as if the node daemon had died before it let the guest run
+    assert node.info(guest)["halt_kind"] == "continues"
+    assert "halt_state" not in go_on(node, guest)
+    node.wait_booted(guest)
+    node.shutdown(guest)
+    node.start(guest, paused=True)
+    assert "halt_state" not in go_on(node, guest)
+    assert not marker.exists()
+    node.shutdown(guest, timeout_s=0)
+    assert node.leftovers() == []
+
+
+def test_a_guest_which_has_switched_itself_off_is_not_halted(node: Node) -> None:
+    guest = node.instance(NAME, kvm_extra="-no-shutdown")
+    node.install(guest)
+    node.start(guest)
+    node.wait_booted(guest)
+    node.type_in(guest, "poweroff -f", lambda: status(node, guest) == "shutdown")
+    info = node.info(guest)
+    assert info["state"] == 1 and "halt_state" not in info
+    with pytest.raises(errors.HypervisorError, match="is not running"):
+        go_on(node, guest)
+    node.shutdown(guest)
+    assert node.running() == []

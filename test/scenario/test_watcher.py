@@ -74,6 +74,43 @@ def test_guests_which_died_run_again(cluster: Cluster, web: list[str]) -> None:
     assert f"INSTANCE_STARTUP({web[0]})" in shown
 
 
+def halt(cluster: Cluster, node: str, name: str, number: int) -> None:
+    """Let a guest of the fake hypervisor live without running (``hypervisor/fake/guests.py``)."""
+    path = cluster.path(node, f"var/run/ganeti/fake-hypervisor/{name}")
+    _before, *others = path.read_text().split()
+    path.write_text("\n".join([str(number), *others, ""]))
+
+
+def guest_states(cluster: Cluster) -> dict[str, str]:
+    shown = cluster.run(
+        "gnt-instance", "list", "--no-headers", "--separator= ", "-o", "name,guest_state"
+    )
+    return dict(line.split() for line in shown.ok().stdout.splitlines())
+
+
+def test_guests_which_live_and_do_not_run(cluster: Cluster, web: list[str]) -> None:
+    paused, full, crashed = web
+    halt(cluster, MASTER, paused, 4)
+    halt(cluster, MASTER, full, 5)
+    halt(cluster, OTHER, crashed, 6)
+    assert guest_states(cluster) == {paused: "paused", full: "io-error", crashed: "crashed"}
+    assert states(cluster) == {paused: "running", full: "ERROR_down", crashed: "ERROR_down"}
+    shown = cluster.run("gnt-instance", "info", full).ok().stdout
+    assert "actual state is up, halted: io-error (the number in its file says so)" in shown
+    found = cluster.run("gnt-cluster", "verify").stdout
+    for name, state in ((paused, "paused"), (full, "io-error"), (crashed, "crashed")):
+        assert f"instance {name}: does not run, although it was started: {state}" in found
+    cluster.run("ganeti-watcher").ok()
+    # What an error has halted runs on or starts again, and what somebody has paused does not.
+    assert guest_states(cluster) == {paused: "paused", full: "running", crashed: "running"}
+    assert f"instance {paused}: it should run, but is halted (paused)" in log(cluster)
+    refused = cluster.run("gnt-instance", "startup", paused)
+    assert refused.exit_code != 0
+    assert f"Continue it with 'gnt-instance startup --continue {paused}'" in refused.stderr
+    cluster.run("gnt-instance", "startup", "--continue", paused).ok()
+    assert set(guest_states(cluster).values()) == {"running"}
+
+
 def test_a_guest_which_dies_at_once_is_not_restarted_for_ever(
     cluster: Cluster, web: list[str]
 ) -> None:

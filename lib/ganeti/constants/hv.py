@@ -22,6 +22,18 @@ MIGRATION_MODES = (MIGRATION_LIVE, MIGRATION_NONLIVE)
 STATE_RUNNING = 0
 STATE_SHUTDOWN = 1
 
+# Why a guest which lives runs no instruction (objects/halt.py), by what may be done about it.
+#: Its hypervisor stopped it for a reason which may be over; a start lets it run on.
+HALT_CONTINUES = "continues"
+#: It can never run on; a start ends it, and starts it again.
+HALT_ENDED = "ended"
+#: Somebody, or the guest itself, wanted it; it runs on only when that is asked for.
+HALT_PAUSED = "paused"
+#: A migration has, or may have, taken it to another node.
+HALT_MIGRATES = "migrates"
+#: Those which nobody wanted.
+HALT_FAULTS = (HALT_CONTINUES, HALT_ENDED)
+
 REBOOT_BEHAVIOR_REBOOT = "reboot"
 REBOOT_BEHAVIOR_EXIT = "exit"
 REBOOT_BEHAVIORS = (REBOOT_BEHAVIOR_REBOOT, REBOOT_BEHAVIOR_EXIT)

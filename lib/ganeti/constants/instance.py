@@ -23,6 +23,11 @@ STATUS_ERRORDOWN = "ERROR_down"
 STATUS_WRONGNODE = "ERROR_wrongnode"
 STATUS_NODEDOWN = "ERROR_nodedown"
 STATUS_NODEOFFLINE = "ERROR_nodeoffline"
+
+# What the field guest_state says of a guest which is not halted: it runs, or has ended by itself.
+GUEST_RUNNING = "running"
+GUEST_SHUTDOWN = "shutdown"
+GUEST_NOT_HALTED = (GUEST_RUNNING, GUEST_SHUTDOWN)
 STATUSES = (
     STATUS_ADMINDOWN,
     STATUS_ADMINOFFLINE,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.objects.disk import Disk
+from ganeti.objects.halt import Halt
 from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
@@ -42,15 +43,17 @@ class InstanceInfo:
     vcpus: int
     state: int  # constants.hv.STATE_*
     time_s: float  # processor time which it has used
+    halt: Halt | None = None  # why it runs no instruction, although it lives
 
     def to_wire(self) -> dict[str, Any]:
         """Return the published form in answers to node calls."""
-        return {
+        facts = {
             "memory": self.memory_mib,
             "vcpus": self.vcpus,
             "state": self.state,
             "time": self.time_s,
         }
+        return facts if self.halt is None else {**facts, **self.halt.to_facts()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +262,17 @@ class Hypervisor(ABC):
             so that the caller must start it.
         """
         return self.is_running(instance.name)
+
+    def resume(self, instance_name: str) -> None:
+        """Let a halted guest run on; one which runs is not changed.
+
+        Whether it runs on is in :meth:`instance_info` afterwards: a guest may halt again at once.
+
+        :raises HypervisorError: it does not run here, or can never run on.
+        """
+        raise errors.HypervisorError(
+            f"hypervisor {self.name} cannot let halted instances run on, such as {instance_name}"
+        )
 
     @abstractmethod
     def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:

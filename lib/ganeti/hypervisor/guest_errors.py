@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
+from ganeti.objects.halt import Halt
 
 
 def not_running(instance_name: str) -> errors.HypervisorError:
@@ -13,6 +14,14 @@ def not_running(instance_name: str) -> errors.HypervisorError:
 def running_already(instance_name: str) -> errors.HypervisorError:
     """Say that the guest which is to be started runs here."""
     return errors.HypervisorError(f"instance {instance_name} is running already")
+
+
+def cannot_run_on(instance_name: str, halt: Halt) -> errors.HypervisorError:
+    """Say that a halted guest can never run on."""
+    return errors.HypervisorError(
+        f"instance {instance_name} is in state {halt.text()}, and cannot run on."
+        f" {halt.remedy(instance_name)}"
+    )
 
 
 def unknown_disk(instance_name: str, uuid: object) -> errors.HypervisorError:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.constants import instance as instance_const
 from ganeti.constants import job as job_const
 from ganeti.constants import query as query_const
 from ganeti.luxi import client as luxi
@@ -109,7 +110,7 @@ class ClusterState:
         found: list[Family] | None = None
         try:
             with self._connect(_LIVE_TIMEOUT_S) as client:
-                found = [_guests(client), *_capacity(client)]
+                found = [*_guests(client), *_capacity(client)]
         except errors.GenericError as err:
             _log.debug("cannot ask for guests and capacity: %s", err)
         with self._lock:
@@ -195,16 +196,24 @@ def _rounds(client: luxi.Client) -> Family:
     return family
 
 
-def _guests(client: luxi.Client) -> Family:
-    family = Family(
+def _guests(client: luxi.Client) -> list[Family]:
+    states = Family(
         "ganeti_cluster_instance_states",
         GAUGE,
         "Instances, by the state which their nodes report",
     )
-    rows = _rows(client, query_const.INSTANCE, ["status"])
-    for state, count in sorted(collections.Counter(str(row[0]) for row in rows).items()):
-        family.add(count, status=state)
-    return family
+    halted = Family(
+        "ganeti_cluster_instance_halted",
+        GAUGE,
+        "Instances whose guest lives and does not run, with the state in its hypervisor",
+    )
+    rows = _rows(client, query_const.INSTANCE, ["name", "status", "guest_state"])
+    for status, count in sorted(collections.Counter(str(row[1]) for row in rows).items()):
+        states.add(count, status=status)
+    for name, _status, guest_state in rows:
+        if guest_state not in (None, *instance_const.GUEST_NOT_HALTED):
+            halted.add(1, instance=str(name), state=str(guest_state))
+    return [states, halted]
 
 
 def _capacity(client: luxi.Client) -> list[Family]:

@@ -20,6 +20,7 @@ imported when the name is first used, because many commands need only one small 
 :mod:`.addresses`      who has an IP address: nodes, the cluster, guests
 :mod:`.fill`           inheritance of parameters, from the cluster to the object
 :mod:`.hypervisors`    the hypervisors: a descriptor each
+:mod:`.halt`           why a guest whose process lives does not run
 :mod:`.hvparams`       parameters of hypervisors: types, defaults and checks
 :mod:`.disk_templates` the disk templates: a descriptor each
 :mod:`.storage_units`  storage units of a node, and their free space

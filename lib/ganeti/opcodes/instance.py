@@ -566,4 +566,10 @@ class OpInstanceStartup(OpCode):
         default=None,
         added=True,
     )
+    continue_paused: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Let the guest run on if somebody has paused it",
+        default=None,
+        added=True,
+    )
     RESULT = ht.NoneType

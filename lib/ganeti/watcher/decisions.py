@@ -45,6 +45,8 @@ class ObservedInstance(NamedTuple):
     :ivar importing_since: when its import from another cluster began, in seconds since 1970; None
         when it has ended, or there was none.
     :ivar uuid: empty when it is not known.
+    :ivar guest_state: why its guest lives and does not run, as its hypervisor says it; empty when
+        it runs, or has none.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ObservedInstance(NamedTuple):
     maintenance: tuple[str, ...] = ()
     importing_since: float | None = None
     uuid: str = ""
+    guest_state: str = ""
 
 
 class Decision(NamedTuple):
@@ -86,7 +89,9 @@ def restarts(
     return [
         Decision(one.name, *_restart(one, memory, busy.get(one.name), now, back))
         for one in sorted(instances, key=lambda one: (start_order(one.tags), one.name))
-        if one.status in _COMPLAINTS or one.status == instance_c.STATUS_ERRORDOWN
+        if one.status in _COMPLAINTS
+        or one.status == instance_c.STATUS_ERRORDOWN
+        or (one.status == instance_c.STATUS_RUNNING and one.guest_state)
     ]
 
 
@@ -111,21 +116,25 @@ def _restart(
         return False, f"its primary node {one.nodes[0]} is in maintenance"
     if one.status in _COMPLAINTS:
         return False, _COMPLAINTS[one.status]
+    down = f"halted ({one.guest_state})" if one.guest_state else "down"
     if job_id is not None:
-        return False, f"it is down, but job {job_id} is running on it"
+        return False, f"it is {down}, but job {job_id} is running on it"
+    if one.status == instance_c.STATUS_RUNNING:
+        # Somebody wanted it, or a migration was interrupted.
+        return False, f"it should run, but is {down}; see 'gnt-instance info {one.name}'"
     count, last = memory.restarts_of(one.name, now)
     if count >= MAX_RESTARTS:
         return False, (
-            f"it is down, and {count} restarts in the last {FORGET_S // 3600} hours did not keep it"
-            " running. Look for the reason, and start it with 'gnt-instance startup'"
+            f"it is {down}, and {count} restarts in the last {FORGET_S // 3600} hours did not keep"
+            " it running. Look for the reason, and start it with 'gnt-instance startup'"
         )
     wait_s = last + BACK_OFF_S * 2 ** (count - 1) - now if count else 0
     if wait_s > 0 and not (one.nodes and one.nodes[0] in back):
         return False, (
-            f"it is down again after {count} of at most {MAX_RESTARTS} restarts; the next one is"
+            f"it is {down} again after {count} of at most {MAX_RESTARTS} restarts; the next one is"
             f" tried in {wait_s:.0f} seconds"
         )
-    return True, f"it should run, but is down (restart {count + 1} of at most {MAX_RESTARTS})"
+    return True, f"it should run, but is {down} (restart {count + 1} of at most {MAX_RESTARTS})"
 
 
 def unfinished_imports(

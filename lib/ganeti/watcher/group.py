@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ganeti.constants import instance as instance_c
 from ganeti.constants import job as job_c
 from ganeti.constants import node as node_c
 from ganeti.constants import query as query_c
@@ -50,6 +51,7 @@ _INSTANCE_FIELDS = (
     "tags",
     "importing_since",
     "uuid",
+    "guest_state",
 )
 
 
@@ -286,9 +288,10 @@ def observe(client: Client, group: str) -> Observation:
             tuple(node for node in (primary, *(secondaries or ())) if node in left_alone),
             since,
             uuid or "",
+            "" if state in (None, *instance_c.GUEST_NOT_HALTED) else state,
         )
-        for name, status, primary, secondaries, disks_active, disks, tags, since, uuid in _rows(
-            client, query_c.INSTANCE, _INSTANCE_FIELDS, ["=", "pnode.group.uuid", group]
+        for name, status, primary, secondaries, disks_active, disks, tags, since, uuid, state in (
+            _rows(client, query_c.INSTANCE, _INSTANCE_FIELDS, ["=", "pnode.group.uuid", group])
         )
     ]
     return Observation(nodes, instances, unfinished_jobs(client, instances))

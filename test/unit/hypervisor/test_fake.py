@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors, hypervisor
+from ganeti.constants import hv
 from ganeti.hypervisor import base
+from ganeti.hypervisor.fake import guests
 from ganeti.hypervisor.fake.driver import FakeHypervisor
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
@@ -159,3 +161,23 @@ def test_verify(root: Path) -> None:
     (root / "var/run/ganeti").mkdir(parents=True)
     (root / "var/run/ganeti/fake-hypervisor").touch()
     assert "is not a directory" in str(FakeHypervisor().verify())
+
+
+@pytest.mark.parametrize("number", sorted(guests.HALTS))
+def test_a_number_in_the_file_halts_a_guest(root: Path, number: int) -> None:
+    fake = FakeHypervisor()
+    fake.start(guest(), [])
+    guests.write("web1", 128, 2, number)
+    info = fake.instance_info("web1")
+    assert info is not None and info.state == base.RUNNING and info.halt == guests.HALTS[number]
+    if info.halt.kind in (hv.HALT_ENDED, hv.HALT_MIGRATES):
+        with pytest.raises(errors.HypervisorError, match="cannot run on"):
+            fake.resume("web1")
+    else:
+        fake.resume("web1")
+        assert fake.instance_info("web1") == base.InstanceInfo("web1", 1, 128, 2, 0, 0.0)
+
+
+def test_what_no_driver_can_continue() -> None:
+    with pytest.raises(errors.HypervisorError, match="chroot cannot let halted instances run on"):
+        hypervisor.of("chroot").resume("web1")

@@ -295,13 +295,18 @@ class Master:
     def query(self, what: str, fields: list[str], qfilter: Any = None) -> dict[str, Any]:
         if self.error is not None:
             raise self.error
-        if fields[0] in ("status", "name") and what in ("instance", "node"):
+        if fields[0] == "name" and what in ("instance", "node"):
             self.before()
         self.asked.append(what)
         rows: dict[tuple[str, str], list[list[Any]]] = {
             ("job", "status"): [["running"], ["queued"], ["running"]],
             ("instance", "admin_state"): [["up"], ["down"]],
-            ("instance", "status"): [["running"], ["ERROR_down"]],
+            ("instance", "name"): [
+                ["web1", "running", "running"],
+                ["web2", "ERROR_down", None],
+                ["web3", "ERROR_down", "io-error"],
+                ["web4", "USER_down", "shutdown"],
+            ],
             ("node", "role"): [["M"], ["C"], ["O"]],
             ("node", "name"): [["n1", 1024, 512, None, None], ["n2", None, None, None, None]],
             ("group", "name"): [["g1", "uuid-1"], ["g2", "uuid-2"]],
@@ -336,7 +341,9 @@ def test_the_master_says_how_the_cluster_is(clock: Clock, tmp_path: Path) -> Non
         state.families()
         # The nodes are not asked again so soon.
         assert master.asked.count("job") == 2 and master.asked.count("node") == 3
-    assert found["ganeti_cluster_instance_states", (("status", "ERROR_down"),)] == 1
+    assert found["ganeti_cluster_instance_states", (("status", "ERROR_down"),)] == 2
+    halted = {labels: one for (name, labels), one in found.items() if name.endswith("_halted")}
+    assert halted == {(("instance", "web3"), ("state", "io-error")): 1}
     assert found["ganeti_cluster_node_memory_free_bytes", (("node", "n1"),)] == 512 << 20
     assert ("ganeti_cluster_node_memory_free_bytes", (("node", "n2"),)) not in found
 

@@ -54,7 +54,8 @@ OWN_PARAMS = {
         "unfinished_import": "the watcher removes only what is left of an import"
     },
     "OP_INSTANCE_STARTUP": {
-        "wanted_only": "a shutdown by a user counts more than a start by the watcher"
+        "wanted_only": "a shutdown by a user counts more than a start by the watcher",
+        "continue_paused": "a guest which somebody has paused goes on only when that is asked for",
     },
     "OP_INSTANCE_FAILOVER": {
         "new_secondary": "design 2.0: the administrator chooses which replica stays",

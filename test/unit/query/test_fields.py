@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors, objects
+from ganeti.constants import hv
 from ganeti.constants import instance as instance_c
 from ganeti.constants import query as query_c
 from ganeti.objects import codec, fill
+from ganeti.objects.halt import Halt
 from ganeti.query import engine, resources
 from ganeti.query.field import HOSTNAME, JOB_ID, NODATA, OFFLINE, TIMESTAMP, UNAVAIL
 from ganeti.query.resources.instance import LiveInstance, status
@@ -27,6 +29,7 @@ CONFIG_TEXT = (DATA / "query_cluster.json").read_text()
 #: Fields which nobody else has, with the reason. There is no published field which is missing.
 OWN = {
     "instance": {
+        "guest_state": "guests which live and do not run",
         "importing_since": "imports from other clusters which have not ended",
         "hv/firmware": "KVM guests with UEFI",
         "hv/firmware_path": "the same",
@@ -46,7 +49,7 @@ OWN = {
     },
 }
 #: Those of them which nodes are asked for.
-OWN_LIVE = {"node": {"storage"}}
+OWN_LIVE = {"instance": {"guest_state"}, "node": {"storage"}}
 COMPARE = {"hostname": HOSTNAME, "split_timestamp": TIMESTAMP, "job_id": JOB_ID, "": ""}
 
 
@@ -342,6 +345,9 @@ def test_only_what_the_filter_leaves_is_asked_for(config):
 
 
 UP, DOWN = {"state": 0, "memory": 64, "vcpus": 2}, {"state": 1, "memory": 64, "vcpus": 2}
+FULL = {**UP, **Halt("io-error", hv.HALT_CONTINUES, "a disk is full").to_facts()}
+PAUSED = {**UP, **Halt("paused", hv.HALT_PAUSED, "somebody has paused it").to_facts()}
+CRASHED = {**DOWN, **Halt("crashed", hv.HALT_ENDED, "it has crashed").to_facts()}
 
 
 @pytest.mark.parametrize(
@@ -353,6 +359,11 @@ UP, DOWN = {"state": 0, "memory": 64, "vcpus": 2}, {"state": 1, "memory": 64, "v
         (LiveInstance(info=UP), {}, {}, "running"),
         (LiveInstance(info=UP), {"admin_state": "down"}, {}, "ERROR_up"),
         (LiveInstance(info=UP), {"admin_state": "offline"}, {}, "ERROR_up"),
+        (LiveInstance(info=FULL), {}, {}, "ERROR_down"),
+        (LiveInstance(info=FULL), {"admin_state": "down"}, {}, "ERROR_up"),
+        (LiveInstance(info=PAUSED), {}, {}, "running"),
+        (LiveInstance(info=CRASHED), {}, {"enabled_user_shutdown": True}, "ERROR_down"),
+        (LiveInstance(info=CRASHED), {"admin_state": "down"}, {}, "ADMIN_down"),
         (LiveInstance(info=DOWN), {}, {}, "ERROR_down"),
         (LiveInstance(info=DOWN), {}, {"enabled_user_shutdown": True}, "USER_down"),
         (
@@ -392,11 +403,15 @@ def test_status_of_instances(config, live, instance, cluster, wanted):
 @pytest.mark.parametrize(
     ("live", "cells"),
     [
-        (LiveInstance(offline=True), [[4, None]] * 3),
-        (LiveInstance(failed=True), [[2, None]] * 3),
-        (LiveInstance(), [[0, False], [3, None], [3, None]]),
-        (LiveInstance(info=UP), [[0, True], [0, 64], [0, 2]]),
-        (LiveInstance(info=DOWN), [[0, False], [0, 64], [0, 2]]),
+        (LiveInstance(offline=True), [[4, None]] * 4),
+        (LiveInstance(failed=True), [[2, None]] * 4),
+        (LiveInstance(), [[0, False], [3, None], [3, None], [3, None]]),
+        (LiveInstance(info=UP), [[0, True], [0, 64], [0, 2], [0, "running"]]),
+        (LiveInstance(info=DOWN), [[0, False], [0, 64], [0, 2], [0, "shutdown"]]),
+        # It may go on, so programs which wait for its end still wait.
+        (LiveInstance(info=FULL), [[0, True], [0, 64], [0, 2], [0, "io-error"]]),
+        (LiveInstance(info=PAUSED), [[0, True], [0, 64], [0, 2], [0, "paused"]]),
+        (LiveInstance(info=CRASHED), [[0, False], [0, 64], [0, 2], [0, "crashed"]]),
     ],
 )
 def test_live_fields_of_instances(config, live, cells):
@@ -406,7 +421,7 @@ def test_live_fields_of_instances(config, live, cells):
             config,
             "instance",
             "instance4.example.com",
-            ["oper_state", "oper_ram", "oper_vcpus"],
+            ["oper_state", "oper_ram", "oper_vcpus", "guest_state"],
             Source(instances={uuid: live}),
         )
         == cells

@@ -45,6 +45,24 @@ def test_other_faults_are_reported_with_what_to_do(status: str, words: str) -> N
     assert words in found.why
 
 
+def test_a_guest_which_somebody_has_paused_is_reported_and_not_started() -> None:
+    one = instance(status=instance_c.STATUS_RUNNING)._replace(guest_state="paused")
+    (found,) = decisions.restarts([one], Memory(), {}, NOW)
+    assert not found.act
+    assert found.why == "it should run, but is halted (paused); see 'gnt-instance info web1'"
+
+
+def test_a_guest_which_an_error_has_halted_is_started_within_limits() -> None:
+    one = instance()._replace(guest_state="io-error")
+    (found,) = decisions.restarts([one], Memory(), {}, NOW)
+    assert found.act
+    assert "it should run, but is halted (io-error) (restart 1 of at most 5)" in found.why
+    (found,) = decisions.restarts([one], Memory(restarts={"web1": (5, NOW)}), {}, NOW)
+    assert not found.act and "it is halted (io-error), and 5 restarts" in found.why
+    (found,) = decisions.restarts([one], Memory(), {"web1": 17}, NOW)
+    assert not found.act and "halted (io-error), but job 17" in found.why
+
+
 def test_an_instance_on_which_a_job_works_is_left_alone() -> None:
     (found,) = decisions.restarts([instance()], Memory(), {"web1": 17}, NOW)
     assert not found.act

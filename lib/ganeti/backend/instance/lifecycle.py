@@ -104,6 +104,20 @@ def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]
     reasons.store(instance.name, reason, "instance_start")
 
 
+@serves(calls.INSTANCE_CONTINUE)
+def go_on(instance: FilledInstance, reason: list[list[Any]]) -> dict[str, Any]:
+    """Let a halted guest run on; return its facts afterwards, as it may have halted again.
+
+    :raises HypervisorError: it does not run here, or can never run on.
+    """
+    driver = hypervisor.of(instance.hypervisor)
+    watchdog_files.require_armed()
+    driver.resume(instance.name)
+    reasons.store(instance.name, reason, "instance_start")
+    info = driver.instance_info(instance.name)
+    return info.to_wire() if info else {}
+
+
 @serves(calls.INSTANCE_SHUTDOWN)
 def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) -> None:
     """Shut a guest down; when it does not end in time, stop it hard.

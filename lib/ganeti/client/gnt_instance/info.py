@@ -32,6 +32,9 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
         state = "forthcoming, only its resources are reserved"
     elif info.get("run_state") is not None:
         state += f", actual state is {info['run_state']}"
+    halt = info.get("halt")
+    if halt is not None:
+        state += f", halted: {halt['state']} ({halt['why']}). {halt['remedy']}"
     backend = dict(info["be_actual"])
     # The older parameter, which sets both bounds, is published, too.
     backend["memory"] = backend.get("maxmem")

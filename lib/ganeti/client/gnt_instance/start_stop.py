@@ -22,6 +22,7 @@ def _startup_opcode(name: str, values: Values) -> OpCode:
         ignore_offline_nodes=values.ignore_offline,
         no_remember=values.no_remember,
         startup_paused=values.startup_paused,
+        continue_paused=values.continue_paused or None,
         hvparams=instance_options.hypervisor_params(values.hvparams),
         beparams=instance_options.backend(values),
         **jobs.common_params(values),
@@ -92,6 +93,11 @@ COMMANDS = (
             _NO_REMEMBER,
             opt.flag(
                 "--paused", dest="startup_paused", help="leave the guest paused, for a debugger"
+            ),
+            opt.flag(
+                "--continue",
+                dest="continue_paused",
+                help="let a guest run on which somebody has paused",
             ),
             *_JOB,
         ],

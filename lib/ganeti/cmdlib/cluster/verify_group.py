@@ -35,6 +35,7 @@ from ganeti.cmdlib.ops.verify.answers import understood
 from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.config import damaged
 from ganeti.config.index_keys import INSTANCE_NAME
+from ganeti.constants import hv
 from ganeti.constants import node_verify as nv
 from ganeti.constants.disk import FILE
 from ganeti.constants.instance import ADMIN_UP
@@ -44,7 +45,9 @@ from ganeti.constants.verify import CHECK_HVPARAM_ASSESSMENT, CHECK_NPLUSONE_MEM
 from ganeti.htools.instance import memory_to_keep
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup, disk_templates, fill
+from ganeti.objects import halt as halts
 from ganeti.objects.disk_templates import MIRRORED
+from ganeti.objects.halt import Halt
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.utils import clock
 from ganeti.utils.text import comma_join
@@ -530,9 +533,13 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             text = f"its node {node.name} is not vm_capable"
             findings.report("EINSTANCEBADNODE", instance.name, text)
         elif node.uuid in gathered.running:
-            runs = prereq.is_running(gathered.running[node.uuid].get(instance.name, {}))
+            facts = gathered.running[node.uuid].get(instance.name, {})
+            runs = prereq.is_running(facts)
             text = f"should run, but does not run on its node {node.name}"
-            missing = wanted and not runs and not maintenance.is_stopped(instance, node)
+            halt = halts.of_facts(facts)
+            if halt is not None:
+                self._halted(findings, instance, halt)
+            missing = wanted and not (runs or halt) and not maintenance.is_stopped(instance, node)
             findings.check(missing, "EINSTANCEDOWN", instance.name, text)
             text = f"is marked {instance.admin_state}, but runs on its node {node.name}"
             findings.check(runs and not wanted, "EINSTANCEDOWN", instance.name, text, warning=True)
@@ -541,6 +548,16 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 other = self.config.node(uuid).name
                 text = f"runs on node {other}, but its primary node is {node.name}"
                 findings.report("EINSTANCEWRONGNODE", instance.name, text)
+
+    @staticmethod
+    def _halted(findings: Findings, instance: Instance, halt: Halt) -> None:
+        """Report a guest which lives, or has left something, and does not run."""
+        findings.report(
+            "EINSTANCEDOWN",
+            instance.name,
+            f"does not run, although it was started: {halt.text()}. {halt.remedy(instance.name)}",
+            warning=instance.admin_state != ADMIN_UP or halt.kind == hv.HALT_PAUSED,
+        )
 
     def _unknown_instances(self, findings: Findings, plan: VerifyPlan, gathered: Gathered) -> None:
         """Name the instances of nodes which did not report their guests, in a line per node."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 from ganeti import errors
@@ -13,7 +13,7 @@ from ganeti.cmdlib.ops.disks import replica_report
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import ALL, Level
-from ganeti.objects import BlockDevStatus, Disk, Instance, codec, fill
+from ganeti.objects import BlockDevStatus, Disk, Instance, codec, fill, halt
 from ganeti.opcodes.instance import OpInstanceQueryData
 from ganeti.wire.calls import BLOCKDEV_FIND_MULTI
 
@@ -64,9 +64,10 @@ class DiskDetails(TypedDict):
 
 
 class InstanceDetails(TypedDict):
-    """An instance; the keys are published, except ``kept_volumes``.
+    """An instance; the keys are published, except ``kept_volumes`` and ``halt``.
 
-    That key is there when the instance has some. Parameters in ``*_actual`` are filled.
+    These keys are there when the instance has some, or when its guest lives and does not run
+    (:mod:`ganeti.objects.halt`, and ``remedy``). Parameters in ``*_actual`` are filled.
     """
 
     name: str
@@ -96,6 +97,7 @@ class InstanceDetails(TypedDict):
     uuid: str
     forthcoming: NotRequired[bool]
     kept_volumes: NotRequired[list[replica_report.KeptVolume]]
+    halt: NotRequired[dict[str, str]]
 
 
 _Reports: TypeAlias = dict[DeviceKey, replica_report.NodeReport]
@@ -131,17 +133,26 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
     def exec(self, plan: list[Instance]) -> dict[str, InstanceDetails]:
         return {instance.name: self._facts(instance) for instance in plan}
 
-    def _run_state(self, instance: Instance) -> str | None:
-        """``up``, ``down``, or None when only static data are wanted or the state is not known."""
+    def _guest(self, instance: Instance) -> Mapping[str, Any] | None:
+        """Return the facts of the guest from the primary node, which are empty when it has none.
+
+        :returns: None when only static data are wanted, or when the node does not tell.
+        """
         if self.op.static or instance.forthcoming:
             return None
         node = self.config.node(instance.primary_node)
         if node.offline:
             return None
         try:
-            info = location.info_on_primary(self.config, self.rpc, instance)
+            return location.info_on_primary(self.config, self.rpc, instance)
         except errors.RpcError as err:
             self.log.warn(f"node {node.name} did not report instance {instance.name}: {why(err)}")
+            return None
+
+    @staticmethod
+    def _run_state(instance: Instance, info: Mapping[str, Any] | None) -> str | None:
+        """``up``, ``down``, or None when the state is not known."""
+        if info is None:
             return None
         if prereq.is_running(info):
             return prereq.ADMIN_UP
@@ -151,6 +162,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
 
     def _facts(self, instance: Instance) -> InstanceDetails:
         filled = self.config.filled(instance)
+        guest = self._guest(instance)
         nodes = self.config.snapshot().nodes
         # The node of a forthcoming instance may not be decided yet.
         node = (
@@ -163,7 +175,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         details: InstanceDetails = {
             "name": instance.name,
             "config_state": instance.admin_state,
-            "run_state": self._run_state(instance),
+            "run_state": self._run_state(instance, guest),
             "pnode": None if node is None else node.name,
             "pnode_group_uuid": None if node is None else node.group,
             "pnode_group_name": None if node is None else groups[node.group].name,
@@ -190,6 +202,9 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         }
         if instance.forthcoming:
             details["forthcoming"] = True
+        found = halt.of_facts(guest)
+        if found is not None:
+            details["halt"] = {**found._asdict(), "remedy": found.remedy(instance.name)}
         kept = replica_report.kept_volumes(self.config, self.rpc, instance, ask=not self.op.static)
         if kept:
             details["kept_volumes"] = kept

@@ -15,8 +15,11 @@ from ganeti.cmdlib.ops.disks import snapshots
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.params.instance import checked_overrides
+from ganeti.constants import hv
 from ganeti.locking import Level
 from ganeti.objects import FilledInstance, Instance, Node
+from ganeti.objects import halt as halts
+from ganeti.objects.halt import Halt
 from ganeti.opcodes.instance import OpInstanceStartup
 
 
@@ -27,6 +30,7 @@ class StartPlan:
     :ivar node_offline: its primary node is offline, so that it is only marked up.
     :ivar running: the instance runs already.
     :ivar ended: the guest has shut down by itself, and its hypervisor still has its state.
+    :ivar halt: why its guest does not run, although it lives or has left something.
     :ivar unwanted: somebody has shut it down since the job was submitted, and that counts.
     """
 
@@ -37,6 +41,7 @@ class StartPlan:
     hvparams: dict[str, Any]
     beparams: dict[str, Any]
     unwanted: bool = False
+    halt: Halt | None = None
 
 
 @executes(OpInstanceStartup)
@@ -84,7 +89,24 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         info = self._check_node(filled, node, own_hvparams=bool(hvparams))
         running = prereq.is_running(info)
         ended = bool(info) and not running
-        return StartPlan(instance, False, running, ended, hvparams, beparams)
+        halt = halts.of_facts(info)
+        if halt is not None:
+            self._refuse_to_go_on(halt, node)
+        return StartPlan(instance, False, running, ended, hvparams, beparams, halt=halt)
+
+    def _refuse_to_go_on(self, halt: Halt, node: Node) -> None:
+        """Check that a start may let a halted guest run on, or end it."""
+        assert self.instance is not None
+        if halt.is_fault or (halt.kind == hv.HALT_PAUSED and self._may_stay_paused()):
+            return
+        raise errors.OpPrereqError(
+            f"instance {self.instance.name} does not run on node {node.name}, although it was"
+            f" started: {halt.text()}. {halt.remedy(self.instance.name)}",
+            errors.ECODE_STATE,
+        )
+
+    def _may_stay_paused(self) -> bool:
+        return self.op.startup_paused or bool(self.op.continue_paused)
 
     def _check_node(
         self, filled: FilledInstance, node: Node, *, own_hvparams: bool
@@ -120,11 +142,18 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         steps = [] if self.op.no_remember else [f"mark instance {plan.instance.name} as up"]
         if plan.node_offline:
             return [*steps, "do nothing on the node, which is offline"]
-        if plan.running:
+        if plan.halt is not None and plan.halt.kind != hv.HALT_ENDED:
+            what = "leave it paused" if self._leaves_paused(plan.halt) else "let it run on"
+            return [*steps, f"{what}: {plan.halt.text()}"]
+        if plan.running and plan.halt is None:
             return [*steps, "do nothing on the node, where the instance runs already"]
         node = self.config.node(plan.instance.primary_node)
         paused = ["leave it paused"] if self.op.startup_paused else []
-        return [*steps, *power.start_steps(plan.instance, node.name), *paused]
+        ended = [f"end it, because it cannot run on: {plan.halt.text()}"] if plan.halt else []
+        return [*steps, *ended, *power.start_steps(plan.instance, node.name), *paused]
+
+    def _leaves_paused(self, halt: Halt) -> bool:
+        return halt.kind == hv.HALT_PAUSED and not self.op.continue_paused
 
     def exec(self, plan: StartPlan) -> None:
         instance = plan.instance
@@ -138,17 +167,14 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
             return
         # A start by force ends the warning about partly restored disks.
         snapshots.unmark(self.config, instance)
-        if plan.running:
+        if plan.running and plan.halt is None:
             self.log.info(f"instance {instance.name} is already running")
             return
         try:
-            if plan.ended:
-                self.log.info(
-                    f"instance {instance.name} was shut down from inside; it is cleaned up first"
-                )
-                power.stop(
-                    self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason
-                )
+            if plan.halt is not None and plan.halt.kind != hv.HALT_ENDED:
+                self._go_on(plan.halt)
+                return
+            self._end_first(plan)
             power.start(
                 self.ctx,
                 self.config.instance(instance.uuid),
@@ -166,3 +192,27 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
                 f"{str(err).rstrip('.')}. The instance stays marked to run; mark it down with"
                 f" 'gnt-instance shutdown {instance.name}' if the watcher must not start it."
             ) from err
+
+    def _go_on(self, halt: Halt) -> None:
+        """Let a halted guest run on, unless it should stay paused."""
+        assert self.instance is not None
+        name = self.instance.name
+        if self._leaves_paused(halt):
+            self.log.info(f"instance {name} was started already, and stays paused: {halt.text()}")
+            return
+        self.log.info(f"instance {name} was halted, and runs on: {halt.text()}")
+        power.go_on(self.ctx, self.config.instance(self.instance.uuid), self.op.reason)
+
+    def _end_first(self, plan: StartPlan) -> None:
+        """Remove what is left of a guest which has ended, or which can never run on."""
+        name, timeout_s = plan.instance.name, self.op.shutdown_timeout
+        if plan.halt is not None:
+            self.log.info(
+                f"instance {name} cannot run on, and is ended before its start: {plan.halt.text()}"
+            )
+            timeout_s = 0
+        elif plan.ended:
+            self.log.info(f"instance {name} was shut down from inside; it is cleaned up first")
+        else:
+            return
+        power.stop(self.config, self.rpc, plan.instance, timeout_s, self.op.reason)

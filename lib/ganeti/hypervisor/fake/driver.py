@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import hv
 from ganeti.hypervisor import base, guest_errors, host
 from ganeti.hypervisor.fake import guests
 from ganeti.hypervisor.fake.migration import FakeMigration
@@ -58,10 +59,22 @@ class FakeHypervisor(base.Hypervisor):
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
         """Remove a file which stands for no running guest."""
         info = guests.find(instance.name)
-        if info is None or info.id == guests.RUNS:
+        if info is None or info.id not in (guests.WAITS, guests.SENT):
             return info is not None
         guests.remove(instance.name)
         return False
+
+    def resume(self, instance_name: str) -> None:
+        """Write into the file that the guest runs.
+
+        :raises HypervisorError: it does not run here, or can never run on.
+        """
+        info = guests.require(instance_name)
+        if info.halt is None:
+            return
+        if info.halt.kind in (hv.HALT_ENDED, hv.HALT_MIGRATES):
+            raise guest_errors.cannot_run_on(instance_name, info.halt)
+        guests.write(instance_name, info.memory_mib, info.vcpus)
 
     def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:
         """Remove the file."""

@@ -2,20 +2,31 @@
 
 A file holds three lines: a number, the memory in MiB, the number of processors. The number is
 :data:`RUNS`, :data:`WAITS` on the target of a migration, or :data:`SENT` on its source, where the
-guest never runs on.
+guest never runs on. It may also be one of :data:`HALTS`, which a test or an administrator writes
+to see what the cluster does with a guest that lives and does not run.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor import base, guest_errors
+from ganeti.objects.halt import Halt
 from ganeti.platform import paths
 from ganeti.utils import fs
 
 RUNS, WAITS, SENT = 1, 2, 3
+
+#: Number in the file -> why the guest does not run.
+HALTS: Final = {
+    SENT: Halt("sent", hv.HALT_MIGRATES, "it was sent to another node"),
+    4: Halt("paused", hv.HALT_PAUSED, "the number in its file says so"),
+    5: Halt("io-error", hv.HALT_CONTINUES, "the number in its file says so"),
+    6: Halt("crashed", hv.HALT_ENDED, "the number in its file says so"),
+}
 
 
 def names() -> list[str]:
@@ -43,7 +54,9 @@ def find(instance_name: str) -> base.InstanceInfo | None:
             f"file {path} is damaged, expected three numbers. Stop the instance to remove it."
         ) from err
     state = hv.STATE_SHUTDOWN if number == WAITS else hv.STATE_RUNNING
-    return base.InstanceInfo(instance_name, number, memory_mib, vcpus, state, 0.0)
+    return base.InstanceInfo(
+        instance_name, number, memory_mib, vcpus, state, 0.0, HALTS.get(number)
+    )
 
 
 def require(instance_name: str) -> base.InstanceInfo:

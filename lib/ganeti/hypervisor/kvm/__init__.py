@@ -22,6 +22,7 @@
 :mod:`.guests`            the files and processes of guests, and the end of a process
 :mod:`.start`             starts a guest
 :mod:`.stop`              stops a guest
+:mod:`.states`            the states in which QEMU lives and its guest does not run
 :mod:`.status`            which guests run, their facts, and what they use
 :mod:`.migration`         sends a guest to a QEMU which waits on the target
 :mod:`.migration_channel` address and encryption of the connection for a migration

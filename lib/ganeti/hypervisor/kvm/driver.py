@@ -51,6 +51,9 @@ class KvmHypervisor(base.Hypervisor):
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
         return self._starter.complete_start(instance, paused=paused)
 
+    def resume(self, instance_name: str) -> None:
+        self._starter.resume(instance_name)
+
     def reboot(
         self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, timeout_s: float
     ) -> None:

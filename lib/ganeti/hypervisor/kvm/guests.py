@@ -158,6 +158,7 @@ class Guests:
         firmware.end_tpm(layout)
         fs.remove_file(layout.uid_file)
         fs.remove_file(layout.shutdown_file)
+        fs.remove_file(layout.paused_file)
         fs.remove_file(layout.pid_file)
         fs.remove_file(layout.runtime_file)
         shutil.rmtree(layout.chroot_dir, ignore_errors=True)

@@ -68,6 +68,11 @@ class Layout:
         return f"{self.control_dir}/{self.name}.shutdown"
 
     @property
+    def paused_file(self) -> str:
+        """Marks that the guest was started paused, as it was asked for."""
+        return f"{self.control_dir}/{self.name}.paused"
+
+    @property
     def tpm_socket(self) -> str:
         """The socket between QEMU and the TPM."""
         return self.socket("tpm")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import hv
-from ganeti.hypervisor import console_log, host
+from ganeti.hypervisor import console_log, guest_errors, host
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm import (
     argv,
@@ -28,6 +29,7 @@ from ganeti.hypervisor.kvm import (
     pinning,
     privileges,
     runtime,
+    states,
     user_network,
 )
 from ganeti.hypervisor.kvm.guests import Guests
@@ -43,6 +45,9 @@ from ganeti.utils import fs, process
 _TIMEOUT_S = 300.0
 #: Seconds for each answer of a QEMU which has just started. After a power cut many start at once.
 FIRST_ANSWERS_S = 30.0
+# How long a guest which was continued is watched, and how often, in seconds.
+_NEW_HALT_S = 2.0
+_NEW_HALT_PAUSE_S = 0.1
 
 
 class Launch(NamedTuple):
@@ -123,6 +128,32 @@ class Starter:
                 control.execute("cont")
         return True
 
+    def resume(self, instance_name: str) -> None:
+        """Let a halted guest run on; one which runs is not changed.
+
+        :raises HypervisorError: it does not run here, was sent to another node, or can never run
+            on.
+        """
+        with self._guests.locked(instance_name) as layout:
+            self._guests.require_running(layout)
+            with self._guests.control(layout) as control:
+                answer = control.execute("query-status")
+                halt = states.of(answer, layout)
+                if halt is None:
+                    if not answer.get("running"):
+                        raise guest_errors.not_running(instance_name)
+                    return
+                if parse.has_sent(halt.state, control.execute("query-migrate")):
+                    raise guest_errors.was_sent(instance_name)
+                if halt.kind not in (hv.HALT_CONTINUES, hv.HALT_PAUSED):
+                    raise guest_errors.cannot_run_on(instance_name, halt)
+                if halt.state == states.PRELAUNCH:
+                    self._prepare(control, runtime.load(layout.runtime_file, instance_name), layout)
+                control.execute("system_wakeup" if halt.state == states.SUSPENDED else "cont")
+                fs.remove_file(layout.paused_file)
+                if halt.kind == hv.HALT_CONTINUES:
+                    _await_new_halt(control)
+
     def reboot_record(
         self, instance: FilledInstance, disks: Sequence[AttachedDisk]
     ) -> runtime.Runtime:
@@ -160,6 +191,8 @@ class Starter:
         record, layout = launch.record, launch.layout
         self._guests.remove_files(layout)
         try:
+            if paused:
+                fs.write_file(layout.paused_file, "", sync=False)
             _run_program(launch, incoming is not None)
             runtime.save(layout.runtime_file, record)
             with self._guests.control(layout, timeout_s=FIRST_ANSWERS_S) as control:
@@ -191,6 +224,16 @@ class Starter:
         found = self._guests.qemu(layout)
         if found:
             pinning.pin(control, found[0], pinning.masks_of(hvp), layout.name)
+
+
+def _await_new_halt(control: Qmp) -> None:
+    """Wait until a guest which was continued halts again, for a short time.
+
+    QEMU repeats the failed access to the disk at once, and stops the guest when it fails again.
+    """
+    deadline = time.monotonic() + _NEW_HALT_S
+    while control.execute("query-status").get("running") and time.monotonic() < deadline:
+        time.sleep(_NEW_HALT_PAUSE_S)
 
 
 def _new_runtime(

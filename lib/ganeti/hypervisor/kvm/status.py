@@ -8,7 +8,7 @@ import os
 from ganeti import errors
 from ganeti.hypervisor import base, host
 from ganeti.hypervisor.kvm import layout as layouts
-from ganeti.hypervisor.kvm import nics, parse
+from ganeti.hypervisor.kvm import nics, parse, states
 from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.net import interfaces
@@ -48,7 +48,8 @@ class Status:
             host.wait_gone(found[0], timeout_s)
 
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
-        """Return the facts from QEMU's command line; the ballooned memory, if QEMU answers.
+        """Return the facts from QEMU's command line; if QEMU answers, the ballooned memory, and
+        why the guest does not run.
 
         :returns: None when the guest does not run here and was not shut down from inside.
         """
@@ -76,18 +77,20 @@ class Status:
         return [info for info in found if info is not None]
 
     def _info(self, layout: Layout, pid: int, command: parse.CommandLine) -> base.InstanceInfo:
-        memory_mib, state = command.memory_mib, base.RUNNING
+        memory_mib, state, halt = command.memory_mib, base.RUNNING, None
         try:
             with self._guests.control(layout, timeout_s=1.0) as control:
-                if control.execute("query-status").get("status") == "inmigrate":
-                    # An incoming migration; the guest still runs on another node.
+                answer = control.execute("query-status")
+                if answer.get("status") in (states.INCOMING, states.SHUTDOWN):
+                    # The guest still runs on another node, or has ended.
                     state = base.SHUTDOWN
+                halt = states.of(answer, layout)
                 memory_mib = control.execute("query-balloon")["actual"] >> 20
         except (errors.HypervisorError, KeyError, TypeError) as err:
             # QEMU is busy with another client, or the guest has no balloon.
             logging.debug("instance %s: memory taken from the command line: %s", layout.name, err)
         return base.InstanceInfo(
-            layout.name, pid, memory_mib, command.vcpus, state, host.cpu_time_s(pid)
+            layout.name, pid, memory_mib, command.vcpus, state, host.cpu_time_s(pid), halt
         )
 
     def usage(self) -> dict[str, base.Usage]:

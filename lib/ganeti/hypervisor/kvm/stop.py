@@ -6,12 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from ganeti.hypervisor.kvm import states
 from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.qmp import ConnectionLost
-
-# States before the guest's first instruction, while it is elsewhere, or after its crash: no
-# operating system would react to the power button.
-_NO_POWER_BUTTON = frozenset(("prelaunch", "inmigrate", "postmigrate", "guest-panicked"))
 
 
 class Stopper:
@@ -37,7 +34,7 @@ class Stopper:
                 return
             try:
                 with self._guests.control(layout) as control:
-                    if control.execute("query-status").get("status") in _NO_POWER_BUTTON:
+                    if control.execute("query-status").get("status") in states.NO_POWER_BUTTON:
                         control.execute("quit")
                     else:
                         control.execute("system_powerdown")

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import hv
 from ganeti.hypervisor import base, console_log, guest_errors, host, rootfs
 from ganeti.hypervisor.lxc import config, guests, layout, parameters, parse, record
 from ganeti.hypervisor.lxc import disks as data_disks
@@ -24,6 +25,7 @@ from ganeti.hypervisor.lxc.layout import Layout
 from ganeti.hypervisor.lxc.record import Record
 from ganeti.hypervisor.net import interfaces, veth
 from ganeti.objects import codec
+from ganeti.objects.halt import Halt
 from ganeti.objects.hypervisors.lxc import LXC
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import machine, paths, systemd
@@ -35,6 +37,9 @@ _START_TIMEOUT_S = 3600.0
 _END_TIMEOUT_S = 30.0
 _RELEASE_TIMEOUT_S = 30.0
 _POLL = (0.005, 1.5, 0.2)
+# The only state in which a container lives and its programs do not run: lxc(7), *Container life
+# cycle*.
+_FROZEN = Halt("frozen", hv.HALT_PAUSED, "somebody has frozen its processes")
 
 
 class LxcHypervisor(base.Hypervisor):
@@ -205,6 +210,16 @@ class LxcHypervisor(base.Hypervisor):
             _end(here)
             _remove_files(here)
             return False
+
+    def resume(self, instance_name: str) -> None:
+        """Let a frozen container run on.
+
+        :raises HypervisorError: it does not run, or LXC does not answer.
+        """
+        with guests.locked(instance_name) as here:
+            found = guests.running_record(here)
+            if Cgroups().is_frozen(found.groups):
+                guests.run_program(here, "lxc-unfreeze")
 
     def reboot(
         self,
@@ -393,6 +408,7 @@ def _info(here: Layout, found: Record | None, groups: Cgroups) -> base.InstanceI
         # It is just being started.
         return base.InstanceInfo(here.name, 0, 0, 0, base.RUNNING, 0.0)
     pids = groups.processes(found.groups)
+    frozen = bool(found.groups) and groups.is_frozen(found.groups)
     limit_mib = groups.memory_limit_mib(found.groups)
     return base.InstanceInfo(
         here.name,
@@ -401,6 +417,7 @@ def _info(here: Layout, found: Record | None, groups: Cgroups) -> base.InstanceI
         found.vcpus,
         base.RUNNING,
         groups.cpu_time_s(found.groups),
+        _FROZEN if frozen else None,
     )
 
 

@@ -16,6 +16,7 @@
 :mod:`.hotplug`    plugs disks and NICs into a running guest, and unplugs them
 :mod:`.transfer`   the state of a migration on one node, in files
 :mod:`.migration`  sends a guest to another node
+:mod:`.states`     the states in which Xen keeps a domain and its guest does not run
 :mod:`.driver`     the two drivers
 ================== =================================================================
 """

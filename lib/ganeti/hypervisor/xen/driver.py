@@ -19,7 +19,17 @@ from ganeti.constants import hv
 from ganeti.hypervisor import base
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import interfaces
-from ganeti.hypervisor.xen import adoption, guests, nics, parameters, parse, start, transfer, xl
+from ganeti.hypervisor.xen import (
+    adoption,
+    guests,
+    nics,
+    parameters,
+    parse,
+    start,
+    states,
+    transfer,
+    xl,
+)
 from ganeti.hypervisor.xen.hotplug import XenDevices
 from ganeti.hypervisor.xen.migration import XenMigration
 from ganeti.hypervisor.xen.parse import Domain
@@ -46,6 +56,10 @@ class XenHypervisor(base.Hypervisor):
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
         """See :func:`ganeti.hypervisor.xen.start.complete_start`."""
         return start.complete_start(instance, paused=paused)
+
+    def resume(self, instance_name: str) -> None:
+        """See :func:`ganeti.hypervisor.xen.start.resume`."""
+        start.resume(instance_name)
 
     def reboot(
         self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, timeout_s: float
@@ -108,16 +122,14 @@ class XenHypervisor(base.Hypervisor):
         return _info(domain)
 
     def all_info(self) -> list[base.InstanceInfo]:
-        """Return the facts of all guests, and of those which were shut down from inside."""
+        """Return the facts of all guests, and of those which have ended or crashed."""
         found = {
             name: _waiting(name)
             for name in transfer.names()
             if transfer.waits(name) and guests.record_allows(name, self.name)
         }
         for domain in sorted(guests.guest_domains(self.name), key=guests.lives):
-            info = _info(domain)
-            if info is not None:
-                found[domain.name] = info
+            found[domain.name] = _info(domain)
         return [found[name] for name in sorted(found)]
 
     def usage(self) -> dict[str, base.Usage]:
@@ -189,16 +201,20 @@ class XenHypervisor(base.Hypervisor):
             xl.run("mem-set", str(domain.id), f"{memory_mib}m")
 
 
-def _info(domain: Domain) -> base.InstanceInfo | None:
-    """Return the facts of a guest; None for what a crash left."""
-    if domain.has_crashed:
-        return None
+def _info(domain: Domain) -> base.InstanceInfo:
+    """Return the facts of a guest."""
     state = base.RUNNING
     if not guests.lives(domain) or transfer.waits(domain.name):
         # An incoming migration whose guest still runs on another node does not run here.
         state = base.SHUTDOWN
     return base.InstanceInfo(
-        domain.name, domain.id, domain.memory_mib, domain.vcpus, state, domain.time_s
+        domain.name,
+        domain.id,
+        domain.memory_mib,
+        domain.vcpus,
+        state,
+        domain.time_s,
+        None if transfer.waits(domain.name) else states.of(domain),
     )
 
 

@@ -13,9 +13,19 @@ from dataclasses import replace
 
 from ganeti import errors
 from ganeti.constants import hv
-from ganeti.hypervisor import host
+from ganeti.hypervisor import guest_errors, host
 from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.xen import adoption, config, guests, nics, parameters, record, transfer, xl
+from ganeti.hypervisor.xen import (
+    adoption,
+    config,
+    guests,
+    nics,
+    parameters,
+    record,
+    states,
+    transfer,
+    xl,
+)
 from ganeti.hypervisor.xen import disks as block_devices
 from ganeti.hypervisor.xen.record import COMPLETE, INCOMING, STARTING, Record
 from ganeti.objects.instance import FilledInstance
@@ -71,6 +81,23 @@ def complete_start(instance: FilledInstance, *, paused: bool = False) -> bool:
         logging.warning("instance %s was started incompletely, removing it", name)
         guests.end(name)
         return False
+
+
+def resume(instance_name: str) -> None:
+    """Let a halted guest run on; one which runs is not changed.
+
+    :raises HypervisorError: it does not run here, was sent to another node, or can never run on.
+    """
+    with guests.locked(instance_name):
+        domain = guests.require_running(instance_name)
+        if transfer.was_sent(instance_name):
+            raise guest_errors.was_sent(instance_name)
+        halt = states.of(domain)
+        if halt is None:
+            return
+        if halt.kind != hv.HALT_PAUSED:
+            raise guest_errors.cannot_run_on(instance_name, halt)
+        xl.run("unpause", str(domain.id))
 
 
 def reboot_record(instance: FilledInstance, disks: Sequence[AttachedDisk]) -> Record:

@@ -127,7 +127,7 @@ def _instance(config: Mapping[str, Any], guest: XenGuest | None) -> dict[str, An
     wanted = str(config.get("admin_state", ""))
     actual = SHUTDOWN if guest is None else state_of(guest.state)
     alive = actual in _ALIVE
-    if wanted == instance_const.ADMIN_UP and not alive:
+    if wanted == instance_const.ADMIN_UP and (not alive or actual == PAUSED):
         judged = report.status(report.TEMPORARY, [f"it should run, and is {actual}"])
     elif wanted != instance_const.ADMIN_UP and alive:
         judged = report.status(report.BAD, [f"it should not run, and is {actual}"])

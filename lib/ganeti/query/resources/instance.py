@@ -23,6 +23,7 @@ from ganeti.constants.query import (
 )
 from ganeti.objects import Instance, disk_templates, hypervisors
 from ganeti.objects import fill as object_fill
+from ganeti.objects import halt as halts
 from ganeti.objects.hvparams import TYPES as HV_TYPES
 from ganeti.query.field import (
     HOSTNAME,
@@ -46,7 +47,7 @@ class LiveInstance(NamedTuple):
     """The state of a guest, as the nodes report it.
 
     :ivar info: ``memory`` (MiB), ``state`` (see ``constants.hv.STATE_*``), ``vcpus``, ``time``
-        (seconds); None if no node has the guest.
+        (seconds), and why it is halted (:mod:`ganeti.objects.halt`); None if no node has the guest.
     :ivar wrong_node: the guest is not on its primary node.
     :ivar offline: the primary node is marked as offline.
     :ivar failed: the primary node did not answer.
@@ -70,13 +71,15 @@ def status(view: View, instance: Instance) -> str:
     if live.info is not None:
         if live.wrong_node:
             return instance_c.STATUS_WRONGNODE
+        halt = halts.of_facts(live.info)
         if live.info.get("state", hv.STATE_RUNNING) == hv.STATE_RUNNING:
-            return (
-                instance_c.STATUS_RUNNING
-                if wanted == instance_c.ADMIN_UP
-                else instance_c.STATUS_ERRORUP
-            )
+            if wanted != instance_c.ADMIN_UP:
+                return instance_c.STATUS_ERRORUP
+            stopped = halt is not None and halt.is_fault
+            return instance_c.STATUS_ERRORDOWN if stopped else instance_c.STATUS_RUNNING
         if wanted == instance_c.ADMIN_UP:
+            if halt is not None:
+                return instance_c.STATUS_ERRORDOWN
             # If the hypervisor has this parameter, it decides.
             by_user = user_shutdown and (
                 "user_shutdown" not in hypervisors.of(instance.hypervisor).parameters
@@ -109,6 +112,21 @@ def _oper_state(view: View, instance: Instance) -> Any:
     if live.failed:
         return NODATA
     return live.info is not None and live.info.get("state", hv.STATE_RUNNING) == hv.STATE_RUNNING
+
+
+def _guest_state(view: View, instance: Instance) -> Any:
+    live = _live(view, instance)
+    if live.offline:
+        return OFFLINE
+    if live.failed:
+        return NODATA
+    if live.info is None:
+        return UNAVAIL
+    halt = halts.of_facts(live.info)
+    if halt is not None:
+        return halt.state
+    runs = live.info.get("state", hv.STATE_RUNNING) == hv.STATE_RUNNING
+    return instance_c.GUEST_RUNNING if runs else instance_c.GUEST_SHUTDOWN
 
 
 def _oper(key: str) -> Callable[[View, Instance], Any]:
@@ -572,13 +590,29 @@ _FIELDS = [
         "Status",
         KIND_TEXT,
         "What the instance does: running, ADMIN_down (stopped as wanted), ADMIN_offline, "
-        "USER_down (shut down from inside), ERROR_down (should run), ERROR_up (should not "
-        "run), ERROR_wrongnode (runs elsewhere), ERROR_nodedown or ERROR_nodeoffline (its "
-        "node cannot tell)",
+        "USER_down (shut down from inside), ERROR_down (should run, and is down or halted by an "
+        "error), ERROR_up (should not run), ERROR_wrongnode (runs elsewhere), "
+        "ERROR_nodedown or ERROR_nodeoffline (its node cannot tell)",
         status,
         live=LIVE,
     ),
-    Field("oper_state", "Running", KIND_BOOL, "Whether the instance runs", _oper_state, live=LIVE),
+    Field(
+        "oper_state",
+        "Running",
+        KIND_BOOL,
+        "Whether the instance runs, or is halted and may run on",
+        _oper_state,
+        live=LIVE,
+    ),
+    Field(
+        "guest_state",
+        "Guest_State",
+        KIND_TEXT,
+        "What the hypervisor says of the guest: running, shutdown (it has ended by itself), or why"
+        " it lives and does not run, such as io-error, paused, crashed or frozen",
+        _guest_state,
+        live=LIVE,
+    ),
     Field(
         "oper_ram",
         "Memory",

@@ -83,7 +83,8 @@ INSTANCE_LIST = Call(
     many=True,
 )
 #: Ask for the state of a guest.
-#: -> {} or {"memory": MiB, "state": 0 running / 1 shutdown, "time": s, "vcpus": n}
+#: -> {} or {"memory": MiB, "state": 0 running / 1 shutdown, "time": s, "vcpus": n}, and what
+#: objects.halt adds when it lives, but does not run
 INSTANCE_INFO = Call(
     "instance_info",
     (
@@ -157,6 +158,15 @@ INSTANCE_START = Call(
     timeout_s=900,
     keep=True,
     work="start of the instance",
+)
+#: Let a halted guest run on. -> its facts afterwards, as of INSTANCE_INFO; it may have halted again
+INSTANCE_CONTINUE = Call(
+    "instance_continue",
+    (Arg("instance", INSTANCE), _REASON),
+    _INFO,
+    timeout_s=120,
+    keep=True,
+    work="continuation of the instance",
 )
 #: Stop an instance. ``timeout_s``: how long the guest may take to power itself off.
 INSTANCE_SHUTDOWN = Call(

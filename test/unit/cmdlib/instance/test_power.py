@@ -11,7 +11,9 @@ from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.client.gnt_instance import info
+from ganeti.constants import hv
 from ganeti.objects import Network, Nic
+from ganeti.objects.halt import Halt
 from ganeti.opcodes.instance import (
     OpInstanceQueryData,
     OpInstanceReboot,
@@ -70,6 +72,101 @@ def test_a_start_by_the_watcher_starts_what_is_wanted():
     master = master_with(admin_state="up")
     master.run(OpInstanceStartup(instance_name="web", wanted_only=True))
     assert master.rpc.where("web") == ["node1"]
+
+
+FULL = Halt("io-error", hv.HALT_CONTINUES, "a disk is full")
+HANGS = Halt("watchdog", hv.HALT_ENDED, "its watchdog has stopped it")
+PAUSED = Halt("paused", hv.HALT_PAUSED, "somebody has paused it")
+SENT = Halt("postmigrate", hv.HALT_MIGRATES, "it was sent to another node")
+
+
+def halted(halt, **changes):
+    master = master_with(**{"admin_state": "up", **changes})
+    master.rpc.run("web", "node1")
+    master.rpc.halts["web.example.com", "node1.example.com"] = halt
+    return master
+
+
+def test_a_start_lets_a_guest_go_on_which_an_error_has_stopped():
+    master = halted(FULL)
+    master.run(OpInstanceStartup(instance_name="web"))
+    assert master.rpc.acting() == ["instance_continue"]
+    assert master.rpc.halts == {}
+    assert master.job.said("was halted, and runs on: io-error (a disk is full)")
+
+
+def test_a_guest_which_halts_again_is_a_failure_with_what_to_do():
+    master = halted(FULL)
+    master.rpc.answers["instance_continue"] = lambda node, args: master.rpc._facts_of(
+        "web.example.com", node
+    )
+    problem = master.failed(OpInstanceStartup(instance_name="web"))
+    assert "has halted again on node node1.example.com: io-error (a disk is full)" in problem
+    assert "Remove the reason, then continue it with 'gnt-instance startup" in problem
+    master.rpc.answers.clear()
+    master.rpc.errors["instance_continue"] = "QEMU does not answer"
+    problem = master.failed(OpInstanceStartup(instance_name="web"))
+    assert "could not be continued on node node1.example.com: QEMU does not answer" in problem
+
+
+def test_a_guest_which_can_never_go_on_is_ended_and_started():
+    master = halted(HANGS)
+    master.run(OpInstanceStartup(instance_name="web"))
+    stopped, started = master.rpc.of("instance_shutdown"), master.rpc.of("instance_start")
+    assert stopped[0][1]["timeout_s"] == 0
+    assert len(started) == 1
+    assert master.job.said("cannot run on, and is ended before its start: watchdog")
+
+
+@pytest.mark.parametrize("wanted_only", [None, True])
+def test_a_paused_guest_goes_on_only_when_that_is_asked_for(wanted_only):
+    master = halted(PAUSED, admin_state="down" if wanted_only is None else "up")
+    op = OpInstanceStartup(instance_name="web", wanted_only=wanted_only)
+    problem = master.refused(op, errors.ECODE_STATE)
+    assert "although it was started: paused (somebody has paused it)" in problem
+    assert "'gnt-instance startup --continue web.example.com'" in problem
+    assert master.rpc.acting() == [] and master.config.writes == []
+    master.run(OpInstanceStartup(instance_name="web", startup_paused=True))
+    assert master.rpc.acting() == []
+    assert master.job.said("was started already, and stays paused")
+    master.run(OpInstanceStartup(instance_name="web", continue_paused=True))
+    assert master.rpc.acting() == ["instance_continue"]
+
+
+def test_a_guest_which_was_sent_to_another_node_is_never_continued():
+    master = halted(SENT)
+    op = OpInstanceStartup(instance_name="web", continue_paused=True)
+    problem = master.refused(op, errors.ECODE_STATE)
+    assert "run 'gnt-instance migrate --cleanup web.example.com'" in problem
+    assert master.rpc.acting() == []
+
+
+@pytest.mark.parametrize(
+    ("halt", "op", "step"),
+    [
+        (FULL, {}, "let it run on: io-error (a disk is full)"),
+        (PAUSED, {"continue_paused": True}, "let it run on: paused (somebody has paused it)"),
+        (PAUSED, {"startup_paused": True}, "leave it paused: paused (somebody has paused it)"),
+        (HANGS, {}, "end it, because it cannot run on: watchdog (its watchdog has stopped it)"),
+    ],
+)
+def test_a_dry_run_says_what_a_start_does_with_a_halted_guest(halt, op, step):
+    master = halted(halt)
+    master.run(OpInstanceStartup(instance_name="web", dry_run=True, **op))
+    assert master.job.said(step)
+    assert master.rpc.acting() == []
+
+
+def test_info_says_why_a_guest_does_not_run():
+    master = halted(FULL)
+    (found,) = master.run(OpInstanceQueryData(instances=["web"])).values()
+    assert found["run_state"] == "up"
+    assert found["halt"]["state"] == "io-error"
+    pairs = dict(pair[:2] for pair in info.describe(found, str))
+    assert pairs["State"] == (
+        "configured to be up, actual state is up, halted: io-error (a disk is full). Remove the"
+        " reason, then continue it with 'gnt-instance startup web.example.com'."
+    )
 
 
 def test_only_what_is_left_of_an_import_is_removed_unasked():

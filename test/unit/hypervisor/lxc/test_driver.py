@@ -163,6 +163,27 @@ def test_one_which_ignores_the_signal_is_ended(lxc: Lxc, web: Any) -> None:
     assert guest.is_running("web")
 
 
+def test_a_frozen_container_is_halted_and_goes_on_when_asked(lxc: Lxc, web: Any) -> None:
+    instance, disks = web
+    guest = LxcHypervisor()
+    guest.start(instance, disks)
+    (lxc.group / "cgroup.freeze").write_text("1\n")
+    (info,) = guest.all_info()
+    assert info.state == RUNNING and info.halt is not None
+    assert (info.halt.state, info.halt.kind) == ("frozen", "paused")
+    guest.resume("web")
+    assert lxc.programs[-1] == "lxc-unfreeze"
+    (lxc.group / "cgroup.freeze").write_text("0\n")
+    (info,) = guest.all_info()
+    assert info.halt is None
+    asked = len(lxc.programs)
+    guest.resume("web")
+    assert "lxc-unfreeze" not in lxc.programs[asked:]
+    guest.stop("web", {}, force=True)
+    with pytest.raises(errors.HypervisorError, match="is not running"):
+        guest.resume("web")
+
+
 def test_a_user_who_shuts_it_down(lxc: Lxc, web: Any) -> None:
     instance, disks = web
     guest = LxcHypervisor()

@@ -228,19 +228,68 @@ def test_each_driver_lists_its_own_guests(node: XenNode) -> None:
         ("------", True, base.RUNNING),
         ("-----d", True, base.RUNNING),
         ("---s--", False, base.SHUTDOWN),
-        ("----c-", False, None),
-        ("---sc-", False, None),
+        ("----c-", False, base.SHUTDOWN),
+        ("---sc-", False, base.SHUTDOWN),
     ],
 )
-def test_states(node: XenNode, state: str, runs: bool, shown: int | None) -> None:
+def test_states(node: XenNode, state: str, runs: bool, shown: int) -> None:
     xen = driver()
     xen.start(instance(), [])
     node.change("web1", state=state)
     assert xen.is_running("web1") is runs
     assert xen.list_instances() == (["web1"] if runs else [])
     info = xen.instance_info("web1")
-    assert (info.state if info else None) == shown
-    assert [one.state for one in xen.all_info()] == ([] if shown is None else [shown])
+    assert info is not None and info.state == shown
+    assert [one.state for one in xen.all_info()] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("state", "halted"),
+    [
+        ("r-----", None),
+        ("-b----", None),
+        ("---s--", None),
+        ("--p---", ("paused", "paused")),
+        ("-----d", ("dying", "ended")),
+        ("----c-", ("crashed", "ended")),
+        ("---sc-", ("crashed", "ended")),
+    ],
+)
+def test_a_domain_which_lives_does_not_prove_that_its_guest_runs(
+    node: XenNode, state: str, halted: tuple[str, str] | None
+) -> None:
+    xen = driver()
+    xen.start(instance(), [])
+    node.change("web1", state=state)
+    (info,) = xen.all_info()
+    assert (info.halt and (info.halt.state, info.halt.kind)) == halted
+    assert info.to_wire().get("halt_state") == (halted and halted[0])
+
+
+def test_a_paused_domain_goes_on_when_that_is_asked_for(node: XenNode) -> None:
+    xen = driver()
+    xen.start(instance(), [], paused=True)
+    xen.resume("web1")
+    info = xen.instance_info("web1")
+    assert info is not None and info.halt is None
+    xen.resume("web1")  # it runs already
+    node.change("web1", state="-----d")
+    with pytest.raises(errors.HypervisorError, match="state dying .* and cannot run on"):
+        xen.resume("web1")
+    xen.stop("web1", {}, force=True)
+    with pytest.raises(errors.HypervisorError, match="not running"):
+        xen.resume("web1")
+
+
+def test_a_domain_whose_start_was_interrupted_cannot_go_on(node: XenNode) -> None:
+    xen = driver()
+    xen.start(instance(), [], paused=True)
+    record.save(replace(record.load("web1"), state=record.STARTING))
+    info = xen.instance_info("web1")
+    assert info is not None and info.halt is not None and info.halt.kind == "ended"
+    record.save(replace(record.load("web1"), state=record.COMPLETE))
+    info = xen.instance_info("web1")
+    assert info is not None and info.halt is not None and info.halt.kind == "paused"
 
 
 @pytest.mark.parametrize("state", ["---s--", "----c-"])

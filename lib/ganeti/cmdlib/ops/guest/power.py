@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
+from ganeti.objects import halt
 from ganeti.utils.undo import UndoStack
-from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
+from ganeti.wire.calls import INSTANCE_CONTINUE, INSTANCE_SHUTDOWN, INSTANCE_START
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -85,6 +86,29 @@ def start(
                 f" {why(answer.failure)}"
             ) from answer.failure
         undo.commit()
+
+
+def go_on(ctx: Context, instance: Instance, reason: Sequence[Any] | None) -> None:
+    """Let a halted guest run on.
+
+    :param reason: the trail of reasons of the opcode.
+    :raises errors.OpExecError: it could not run on, or has halted again.
+    """
+    node_name = ctx.config.node(instance.primary_node).name
+    answer = ctx.rpc.call(
+        INSTANCE_CONTINUE, instance.primary_node, instance=instance, reason=list(reason or [])
+    )
+    if answer.failure is not None:
+        raise errors.OpExecError(
+            f"instance {instance.name} could not be continued on node {node_name}:"
+            f" {why(answer.failure)}"
+        ) from answer.failure
+    found = halt.of_facts(answer.data)
+    if found is not None:
+        raise errors.OpExecError(
+            f"instance {instance.name} has halted again on node {node_name}: {found.text()}."
+            f" {found.remedy(instance.name)}"
+        )
 
 
 def start_steps(instance: Instance, node_name: str) -> list[str]:

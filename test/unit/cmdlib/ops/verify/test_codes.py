@@ -21,8 +21,10 @@ from ganeti.bootstrap import node_state
 from ganeti.cmdlib.ops.disks import convert
 from ganeti.cmdlib.ops.verify import answers as shapes
 from ganeti.constants import disk as disk_c
+from ganeti.constants import hv
 from ganeti.constants import verify as verify_const
 from ganeti.objects import BlockDevStatus, ConfigData, Disk, Maintenance, codec
+from ganeti.objects.halt import Halt
 from ganeti.opcodes.cluster import OpClusterVerifyConfig, OpClusterVerifyGroup
 from ganeti.platform import paths
 from ganeti.utils import clock
@@ -312,6 +314,15 @@ def tells(node: str, **facts: Any) -> Callable[[Cluster], None]:
     return lambda c: c.tell(node, **facts)
 
 
+def halted(state: str, kind: str) -> Callable[[Cluster], None]:
+    """The guest lives on its primary node, and does not run."""
+
+    def inject(c: Cluster) -> None:
+        c.master.rpc.halts["web.example.com", NODE1] = Halt(state, kind, "it says so")
+
+    return inject
+
+
 def answers(call: str, problem: str) -> Callable[[Cluster], None]:
     def inject(c: Cluster) -> None:
         c.master.rpc.errors[call, NODE2] = errors.NodeCallFailed(NODE2, call, problem)
@@ -348,6 +359,12 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ),
     ("EINSTANCEBADNODE", lambda c: c.node(1, vm_capable=False), "not vm_capable"),
     ("EINSTANCEDOWN", lambda c: c.master.rpc.running.clear(), "does not run"),
+    (
+        "EINSTANCEDOWN",
+        halted("io-error", hv.HALT_CONTINUES),
+        "does not run, although it was started: io-error (it says so). Remove the reason",
+    ),
+    ("EINSTANCEDOWN", halted("paused", hv.HALT_PAUSED), "'gnt-instance startup --continue web"),
     ("EINSTANCEFAULTYDISK", mirrors_say("no such minor"), "no such minor"),
     ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True)), "not connected"),
     (
