@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,13 @@ from ganeti.hypervisor.xen.record import Record, RecordedDisk, RecordedNic
 from ganeti.objects import codec
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
+from ganeti.utils import retry
+
+#: Seconds for a guest to give a device back.
+DETACH_S = 30
+
+#: What ``xl`` (4.17) says of a device which the guest does not have.
+_GONE = re.compile(r"Unknown device \S+\.|Device \S+ not connected\.")
 
 
 class XenDevices(base.Devices):
@@ -125,10 +133,38 @@ def _add_disk(domain: Domain, known: Record, attached: AttachedDisk, seq: int) -
         raise errors.HotplugError(f"disk {disk.uuid} was not plugged in: {err}") from err
 
 
+def _detach(command: str, domain: Domain, device: str) -> None:
+    """Take a device out of a guest; repeated for :data:`DETACH_S`.
+
+    ``xl`` waits ten seconds for the guest. A guest which is busy for longer keeps the device, and
+    the command has to be given again.
+
+    :param command: ``block-detach`` or ``network-detach``.
+    :param device: the name of the disk or the number of the interface.
+    :raises HypervisorError: the guest keeps it; the text is that of the last attempt.
+    """
+    attempts = 0
+
+    def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        try:
+            xl.run(command, str(domain.id), device)
+        except errors.HypervisorError as err:
+            if attempts > 1 and _GONE.search(str(err)):
+                return
+            raise retry.Again(err) from err
+
+    try:
+        retry.until(attempt, timeout_s=DETACH_S)
+    except errors.RetryTimeout as err:
+        raise errors.HypervisorError(str(err.args[0])) from err
+
+
 def _undo_disk(domain: Domain, recorded: RecordedDisk) -> None:
     """Take back a disk of which it is not known whether the guest has it."""
     try:
-        xl.run("block-detach", str(domain.id), recorded.vdev)
+        _detach("block-detach", domain, recorded.vdev)
     except errors.HypervisorError as err:
         logging.info("disk %s: %s", recorded.vdev, err)
 
@@ -139,7 +175,7 @@ def _remove_disk(domain: Domain, known: Record, disk: Disk) -> None:
         return
     recorded = known.disks[position]
     try:
-        xl.run("block-detach", str(domain.id), recorded.vdev)
+        _detach("block-detach", domain, recorded.vdev)
     except errors.HypervisorError as err:
         raise errors.HotplugError(
             f"the guest does not give disk {disk.uuid} ({recorded.vdev}) back: {err}"
@@ -176,7 +212,7 @@ def _add_nic(domain: Domain, known: Record, nic: FilledNic, seq: int, devid: int
 def _undo_nic(domain: Domain, recorded: RecordedNic) -> None:
     """Take back a NIC of which it is not known whether the guest has it."""
     try:
-        xl.run("network-detach", str(domain.id), str(recorded.devid))
+        _detach("network-detach", domain, str(recorded.devid))
     except errors.HypervisorError as err:
         logging.info("NIC %s: %s", recorded.devid, err)
 
@@ -187,7 +223,7 @@ def _remove_nic(domain: Domain, known: Record, nic: FilledNic) -> Record:
         return known
     recorded = known.nics[position]
     try:
-        xl.run("network-detach", str(domain.id), str(recorded.devid))
+        _detach("network-detach", domain, str(recorded.devid))
     except errors.HypervisorError as err:
         raise errors.HotplugError(f"the guest does not give NIC {nic.uuid} back: {err}") from err
     guest = nics.guest_network(known.name, known.tags)

@@ -16,7 +16,7 @@ from ganeti.helpers import xen_console
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import connect
 from ganeti.hypervisor.net import script as net_script
-from ganeti.hypervisor.xen import disks, nics, record, vif
+from ganeti.hypervisor.xen import disks, hotplug, nics, record, vif
 from ganeti.hypervisor.xen.record import RecordedDisk
 from ganeti.objects import hypervisors
 from ganeti.objects.disk import Disk
@@ -35,7 +35,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[XenNode]:
         yield found
 
 
-def test_a_disk_is_plugged_in_and_out(node: XenNode) -> None:
+def test_a_disk_is_plugged_in_and_out(node: XenNode, monkeypatch: pytest.MonkeyPatch) -> None:
     xen, guest = driver(), instance(blockdev_prefix="xvd")
     xen.start(guest, [node.disk()])
     xen.devices.check(guest)
@@ -48,12 +48,28 @@ def test_a_disk_is_plugged_in_and_out(node: XenNode) -> None:
     with pytest.raises(errors.HotplugError, match="cannot be modified"):
         xen.devices.modify_disk(guest, MORE)
     node.misbehave("block-detach")
-    with pytest.raises(errors.HotplugError, match="does not give disk d1"):
+    monkeypatch.setattr(hotplug, "DETACH_S", 0)
+    with pytest.raises(errors.HotplugError, match="does not give disk d1 .* was told to fail"):
         xen.devices.remove_disk(guest, MORE)
     node.behave()
     xen.devices.remove_disk(guest, MORE)
     xen.devices.remove_disk(guest, MORE)
     assert len(node.domains()["web1"]["disks"]) == 1
+
+
+@pytest.mark.parametrize("mode", ["exit-once", "late-once"])
+def test_a_guest_which_is_busy_gives_its_devices_back_later(node: XenNode, mode: str) -> None:
+    """``xl`` waits ten seconds; a device may also go after the command has failed."""
+    xen, guest, new = driver(), instance(blockdev_prefix="xvd"), nic("n1")
+    xen.start(guest, [])
+    xen.devices.add_disk(guest, AttachedDisk(MORE, "/dev/more"), 0)
+    xen.devices.add_nic(guest, new, 0)
+    node.misbehave("block-detach", mode)
+    node.misbehave("network-detach", mode)
+    xen.devices.remove_disk(guest, MORE)
+    xen.devices.remove_nic(guest, new)
+    assert (node.domains()["web1"]["disks"], node.domains()["web1"]["nics"]) == ([], [])
+    assert (record.load("web1").disks, record.load("web1").nics) == ((), ())
 
 
 @pytest.mark.parametrize("mode", ["exit", "late"])
