@@ -78,16 +78,13 @@ def _own_options(one: req.New, options: Options) -> Options:
 def _place(
     one: req.New, cluster: Cluster, options: Options, explain: Callable[[str], None]
 ) -> place.Placement:
-    allowed = None
-    if one.group is not None:
-        group = cluster.find_group(one.group)
-        if group is None:
-            return place.Placement(None, None, [f"Unknown group '{one.group}'"])
-        allowed = (group.index,)
-    return place.in_any_group(
-        cluster, one.instance, one.required, _own_options(one, options), allowed=allowed,
-        explain=explain,
-    )  # fmt: skip
+    own = _own_options(one, options)
+    if one.group is None:
+        return place.in_any_group(cluster, one.instance, one.required, own, explain=explain)
+    group = cluster.find_group(one.group)
+    if group is None:
+        return place.Placement(None, None, [f"Unknown group '{one.group}'"])
+    return place.in_one_group(cluster, group, one.instance, one.required, own, explain=explain)
 
 
 def _allocate(

@@ -27,7 +27,7 @@ _REASONS = {
     Fail.MEMORY: "not enough memory, or not enough for the loss of another node",
     Fail.DISK: "not enough disk space, or too many spindles in use (spindle-ratio)",
     Fail.CPU: "too many virtual CPUs (vcpu-ratio)",
-    Fail.N1: "the cluster would not survive the loss of a node",
+    Fail.N1: "its group would not survive the loss of a node",
     Fail.TAGS: "an instance with the same exclusion tag is there",
     Fail.MIGRATION: "its migration tags forbid it",
     Fail.DISK_COUNT: "the number of disks is not permitted",
@@ -89,22 +89,20 @@ def explain(
     """
     if options.restrict_to is None:
         options = replace(options, restrict_to=one.restrict_to)
-    group = None if one.group is None else cluster.find_group(one.group)
-    allowed = None if one.group is None else () if group is None else (group.index,)
-    found = place.in_any_group(cluster, one.instance, one.required, options, allowed=allowed)
+    named = None if one.group is None else cluster.find_group(one.group)
+    found = place.Placement(None, None, [])
+    if one.group is None:
+        found = place.in_any_group(cluster, one.instance, one.required, options)
+    elif named is not None:
+        found = place.in_one_group(cluster, named, one.instance, one.required, options)
     chosen = () if found.instance is None else found.instance.nodes
-    dedicated = place.is_dedicated(cluster.nodes)
     rows: list[tuple[tuple[int, float], Row]] = []
     for number, member in enumerate(cluster.groups):
-        closed = _closed(member, one.instance, allowed)
+        closed = _closed(member, one, named)
         attempts: list[Attempt] = []
         if not closed:
-            places = place.Places(
-                cluster, options, allowed=[n.index for n in cluster.nodes_of(number)],
-                dedicated=dedicated, record=attempts,
-            )  # fmt: skip
             try:
-                places.find(one.instance, one.required)
+                attempts = _attempts(cluster, member, one, options)
             except NoNodesError as err:
                 closed = str(err).lower()
         rows += [
@@ -126,15 +124,32 @@ def explain_all(request: Request, options: Options) -> list[dict[str, Any]]:
     return [explain(request.cluster, one, options, request.closed).to_dict() for one in request.new]
 
 
-def _closed(group: Group, instance: Instance, allowed: Sequence[int] | None) -> str:
-    """Return why no node of a group is looked at; empty for no reason."""
-    if allowed is not None:
-        if group.index not in allowed:
+def _attempts(cluster: Cluster, group: Group, one: New, options: Options) -> list[Attempt]:
+    """Try all places in a group.
+
+    :raises NoNodesError: it has not enough nodes.
+    """
+    record: list[Attempt] = []
+    alone = one.group is not None
+    dedicated = place.is_dedicated(cluster.nodes_of(group.index) if alone else cluster.nodes)
+    place.in_group(
+        cluster, group, one.instance, one.required, options,
+        dedicated=dedicated, alone=alone, record=record,
+    )  # fmt: skip
+    return record
+
+
+def _closed(group: Group, one: New, named: Group | None) -> str:
+    """Return why no node of a group is looked at; empty for no reason.
+
+    :param named: the group of the request.
+    """
+    if one.group is not None:
+        if group is not named:
             return f"group {group.name} is not the one of the request"
     elif group.alloc_policy == UNALLOCABLE:
         return f"group {group.name} is unallocable"
-    wanted = {nic.network for nic in instance.nics if nic.network is not None}
-    if not wanted <= set(group.networks):
+    if not place.is_connected(group, one.instance):
         return f"group {group.name} is not connected to a network of the instance"
     return ""
 

@@ -1,5 +1,8 @@
 """Whether a cluster with one more instance survives the loss of any one node, answered quickly.
 
+What could not survive before does not count: an instance without another place stays without one,
+wherever the new one goes (:func:`ganeti.htools.redundancy.stranded`).
+
 The answer is that of :func:`ganeti.htools.redundancy.is_redundant` for the changed cluster, which
 moves every instance of every node on a model. A search asks this for each place which it tries, and
 a new instance changes at most two nodes. So what the other nodes need is summed up once, and a
@@ -59,6 +62,7 @@ class Margins:
         self._nodes = nodes
         self._instances = instances
         self._groups = None if groups is None else frozenset(groups)
+        self._ignored = redundancy.stranded(nodes, instances, self._groups)
         #: Number of a node -> the largest sum of memory which comes to it from one other node.
         self._worst: dict[int, int] = {}
         self._by_group: dict[int, list[Node]] = {}
@@ -83,6 +87,8 @@ class Margins:
         """Sum up a node; false when its mirrored instances can never go where they must."""
         lost = loss.node
         for index in lost.real.primaries:
+            if index in self._ignored:
+                continue
             instance = self._instances[index]
             if not instance.mirrored or instance.secondary == NO_NODE:
                 loss.others.append(instance)
@@ -146,7 +152,8 @@ class Margins:
     def holds(self, new: Instance, first: Node, second: Node | None = None) -> bool:
         """Return True if the cluster survives the loss of any node after an instance was placed.
 
-        :param new: the instance on its nodes, with the number -1.
+        :param new: the instance on its nodes. A new one has the number -1; one that comes from
+            another group has its own.
         :param first: its primary node, with the instance; ``second`` likewise its secondary node.
         """
         if new.forthcoming:
@@ -190,7 +197,7 @@ class Margins:
             known = self._base.get(loss.node.index)
             if known is None:
                 known = self._base[loss.node.index] = redundancy.can_be_emptied(
-                    self._nodes, self._instances, loss.node
+                    self._nodes, self._instances, loss.node, self._ignored
                 )
             return known
         if others is loss.others and any(one not in changed for one in loss.refuges):
@@ -208,13 +215,29 @@ class Margins:
         if any(best <= (one.memory if one.uses_memory else 0) for one in others):
             return False
         return redundancy.can_be_emptied(
-            self._after(changed), [*self._instances, new], changed.get(loss.node.index, loss.node)
+            self._after(changed),
+            self._with(new),
+            changed.get(loss.node.index, loss.node),
+            self._ignored - {new.index},
         )
 
     def _move(self, new: Instance, first: Node, second: Node | None) -> bool:
         """Decide on the model."""
         changed = {node.index: node for node in (first, second) if node is not None}
-        return redundancy.is_redundant(self._after(changed), [*self._instances, new], self._groups)
+        return redundancy.is_redundant(
+            self._after(changed),
+            self._with(new),
+            self._groups,
+            ignored=self._ignored - {new.index},
+        )
+
+    def _with(self, new: Instance) -> list[Instance]:
+        """Return the instances with the new one, which is found by its number."""
+        if new.index == -1:
+            return [*self._instances, new]
+        instances = list(self._instances)
+        instances[new.index] = new
+        return instances
 
     def _after(self, changed: dict[int, Node]) -> list[Node]:
         return [changed.get(node.index, node) for node in self._nodes]

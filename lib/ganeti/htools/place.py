@@ -25,15 +25,14 @@ _PREFERENCE = {"preferred": 0, "last_resort": 1, UNALLOCABLE: 2}
 class Options:
     """How nodes are chosen.
 
-    :ivar capacity_checks: whether the cluster must survive the loss of any node afterwards.
+    :ivar capacity_checks: whether the group must survive the loss of any node afterwards, but for
+        the instances which could not survive before.
     :ivar restrict_to: names of the only nodes which may be chosen; None for all.
-    :ivar redundant_groups: numbers of the groups which must survive; None for all.
     """
 
     ignore_soft_errors: bool = False
     capacity_checks: bool = True
     restrict_to: Collection[str] | None = None
-    redundant_groups: Collection[int] | None = None
 
 
 class Choice(NamedTuple):
@@ -123,16 +122,19 @@ class Places:
         cluster: Cluster,
         options: Options,
         *,
-        allowed: Collection[int] | None = None,
+        group: int | None = None,
         dedicated: bool = False,
         record: list[Attempt] | None = None,
     ) -> None:
         """Prepare.
 
+        :param group: number of the group in which places are tried, and whose nodes may be lost;
+            None for all groups.
         :param record: gets every place which is tried.
         """
         self._record = record
         self._cluster = cluster
+        self._groups = None if group is None else (group,)
         self._options = options
         self._dedicated = dedicated
         self._second_roles: dict[int, pair_scores.Role | Fail] = {}
@@ -140,7 +142,7 @@ class Places:
             node
             for node in cluster.nodes
             if not node.offline
-            and (allowed is None or node.index in allowed)
+            and (group is None or node.group == group)
             and (options.restrict_to is None or node.name in options.restrict_to)
         ]
 
@@ -154,11 +156,16 @@ class Places:
 
     @cached_property
     def _margins(self) -> Margins | None:
-        """Answers whether the cluster survives the loss of any node; None when nobody asks."""
+        """Answers whether the groups survive the loss of any node; None when nobody asks."""
         if not self._options.capacity_checks or self._dedicated:
             return None
         cluster = self._cluster
-        return Margins(cluster.nodes, cluster.instances, self._options.redundant_groups)
+        return Margins(cluster.nodes, cluster.instances, self._groups)
+
+    @cached_property
+    def _stranded(self) -> set[int]:
+        """The instances which did not survive the loss of their node before."""
+        return redundancy.stranded(self._cluster.nodes, self._cluster.instances, self._groups)
 
     def find(self, instance: Instance, required: int) -> Result:
         """Try all places; for one instance only, because what was computed for it is kept.
@@ -261,7 +268,7 @@ class Places:
         for estimate, first, second, primary in estimates:
             if estimate > limit:
                 continue
-            found = self._changed(instance, first, second)
+            found = self.changed(instance, first, second)
             assert not isinstance(found, Fail)
             new, changed = found
             value = self._scores.exact(primary, changed)
@@ -293,7 +300,7 @@ class Places:
             after, instances = list(nodes), list(self._cluster.instances)
             after[primary.index], after[second] = primary, secondary
             instances[new.index] = new
-            if not redundancy.is_redundant(after, instances, self._options.redundant_groups):
+            if not redundancy.is_redundant(after, instances, self._groups, ignored=self._stranded):
                 fail = Fail.N1
         if fail is not None:
             result.failures.append(fail)
@@ -304,10 +311,13 @@ class Places:
         if result.best is None or choice.value <= result.best.value:  # type: ignore[operator]
             result.best = choice
 
-    def _changed(
+    def changed(
         self, instance: Instance, first: int, second: int
     ) -> tuple[Instance, tuple[Node, ...]] | Fail:
-        """Place an instance on copies of its nodes."""
+        """Place an instance on copies of two nodes.
+
+        :returns: the instance and the copies, or why it is not possible.
+        """
         nodes, force = self._cluster.nodes, self._options.ignore_soft_errors
         primary = nodes[first].copy()
         policy = primary.policy
@@ -325,7 +335,7 @@ class Places:
         return fail or (new, (primary, secondary))
 
     def _place(self, instance: Instance, first: int, second: int) -> Choice | Fail:
-        found = self._changed(instance, first, second)
+        found = self.changed(instance, first, second)
         if isinstance(found, Fail):
             return found
         new, changed = found
@@ -357,7 +367,7 @@ def with_secondary(
 ) -> Result:
     """Try secondary nodes for an instance that gets one; its primary node stays."""
     result = Result()
-    places = Places(cluster, options)
+    places = Places(cluster, options, group=cluster.nodes[instance.primary].group)
     for node in nodes:
         if node.index != instance.primary:
             places.try_secondary(result, instance, node.index)
@@ -386,40 +396,21 @@ def in_any_group(
     required: int,
     options: Options,
     *,
-    allowed: Collection[int] | None = None,
     explain: Callable[[str], None] | None = None,
 ) -> Placement:
-    """Place an instance in the best group; the cluster is not changed.
-
-    :param allowed: numbers of the groups to look at; None for all which take instances.
-    """
-    groups = [group for group in cluster.groups if allowed is None or group.index in allowed]
+    """Place an instance in the best group that takes instances; the cluster is not changed."""
     # For the log, groups which take no instances are tried, too.
-    members = [
-        node
-        for node in cluster.nodes
-        if any(
-            node.group == one.index and (allowed is not None or one.alloc_policy != UNALLOCABLE)
-            for one in groups
-        )
-    ]
-    dedicated = is_dedicated(members)
-    if dedicated and explain is not None:
-        explain("Allocation on a dedicated cluster; using lost-allocations metrics.")
-    wanted = [nic.network for nic in instance.nics if nic.network is not None]
+    dedicated = is_dedicated(
+        node for node in cluster.nodes if cluster.groups[node.group].alloc_policy != UNALLOCABLE
+    )
+    _say_dedicated(dedicated, explain)
     first_log: list[str] = []
-    usable: list[Group] = []
-    for group in groups:
-        if set(wanted) <= set(group.networks):
-            usable.append(group)
-        else:
-            first_log.append(
-                f"group {group.name} is not connected to a network required by instance"
-                f" {instance.name}"
-            )
     log: list[str] = []
     best: tuple[tuple[int, float | tuple[tuple[int, ...], int]], Group, Choice] | None = None
-    for group in usable:
+    for group in cluster.groups:
+        if not is_connected(group, instance):
+            first_log.append(_not_connected(group, instance))
+            continue
         try:
             found = in_group(cluster, group, instance, required, options, dedicated=dedicated)
         except NoNodesError as err:
@@ -427,7 +418,7 @@ def in_any_group(
                 log.append(f"Group {group.name}: error {err}")
             continue
         log.append(describe(group, found, cluster.nodes))
-        if found.best is None or (allowed is None and group.alloc_policy == UNALLOCABLE):
+        if found.best is None or group.alloc_policy == UNALLOCABLE:
             continue
         rank = (_PREFERENCE[group.alloc_policy], found.best.value)
         if best is None or rank < best[0]:
@@ -439,6 +430,48 @@ def in_any_group(
     return Placement(after, placed, [f"Selected group: {best[1].name}", *first_log, *log])
 
 
+def in_one_group(
+    cluster: Cluster,
+    group: Group,
+    instance: Instance,
+    required: int,
+    options: Options,
+    *,
+    explain: Callable[[str], None] | None = None,
+) -> Placement:
+    """Place an instance in one group, as if there were no others; the cluster is not changed."""
+    if not is_connected(group, instance):
+        return Placement(None, None, [f"The {_not_connected(group, instance)}"])
+    members = cluster.nodes_of(group.index)
+    dedicated = bool(members) and is_dedicated(members)
+    _say_dedicated(dedicated, explain)
+    try:
+        found = in_group(
+            cluster, group, instance, required, options, dedicated=dedicated, alone=True
+        )
+    except NoNodesError as err:
+        return Placement(None, None, [str(err)])
+    log = [describe(group, found, cluster.nodes)]
+    if found.best is None:
+        return Placement(None, None, log)
+    after = cluster.copy()
+    return Placement(after, add(after, found.best), log)
+
+
+def _say_dedicated(dedicated: bool, explain: Callable[[str], None] | None) -> None:
+    if dedicated and explain is not None:
+        explain("Allocation on a dedicated cluster; using lost-allocations metrics.")
+
+
+def is_connected(group: Group, instance: Instance) -> bool:
+    """Return True if a group is connected to all networks of an instance."""
+    return all(nic.network is None or nic.network in group.networks for nic in instance.nics)
+
+
+def _not_connected(group: Group, instance: Instance) -> str:
+    return f"group {group.name} is not connected to a network required by instance {instance.name}"
+
+
 def in_group(
     cluster: Cluster,
     group: Group,
@@ -447,11 +480,32 @@ def in_group(
     options: Options,
     *,
     dedicated: bool = False,
+    alone: bool = False,
+    record: list[Attempt] | None = None,
 ) -> Result:
-    """Try all places in one group; the score is that of the whole cluster."""
-    members = [node.index for node in cluster.nodes if node.group == group.index]
-    places = Places(cluster, options, allowed=members, dedicated=dedicated)
-    return places.find(instance, required)
+    """Try all places in one group.
+
+    :param alone: whether the score is that of the group; otherwise it is that of the cluster.
+    :param record: gets every place which is tried.
+    """
+    if not alone:
+        places = Places(cluster, options, group=group.index, dedicated=dedicated, record=record)
+        return places.find(instance, required)
+    numbers = {NO_NODE: NO_NODE}
+    for position, node in enumerate(cluster.nodes_of(group.index)):
+        numbers[position] = node.index
+    tried: list[Attempt] = []
+    places = Places(cluster.only(group.index), options, dedicated=dedicated, record=tried)
+    found = places.find(instance, required)
+    if record is not None:
+        record += [Attempt(numbers[one.first], numbers[one.second], one.value) for one in tried]
+    if found.best is not None:
+        chosen = found.best.instance
+        first, second = numbers[chosen.primary], numbers[chosen.secondary]
+        placed = Places(cluster, options).changed(instance, first, second)
+        assert not isinstance(placed, Fail)
+        found.best = Choice(*placed, found.best.value)
+    return found
 
 
 def describe(group: Group, result: Result, nodes: Sequence[Node]) -> str:

@@ -7,7 +7,7 @@ installed again. Only hard limits count.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ganeti.htools import moves, score
 from ganeti.htools.instance import NO_NODE, Instance
@@ -17,18 +17,50 @@ from ganeti.htools.node import Fail, Node
 from ganeti.htools.space import Space, Wanted
 
 
-def can_be_emptied(nodes: Sequence[Node], instances: Sequence[Instance], lost: Node) -> bool:
-    """Return True if all primary instances of a node can run elsewhere."""
-    if not lost.real.primaries:
-        return True
+def can_be_emptied(
+    nodes: Sequence[Node],
+    instances: Sequence[Instance],
+    lost: Node,
+    ignored: Collection[int] = (),
+) -> bool:
+    """Return True if all primary instances of a node can run elsewhere.
+
+    :param ignored: numbers of instances which need not.
+    """
+    return not any(_stranded(nodes, instances, lost, ignored))
+
+
+def stranded(
+    nodes: Sequence[Node], instances: Sequence[Instance], groups: Iterable[int] | None = None
+) -> set[int]:
+    """Return the numbers of the instances which cannot run elsewhere when their node is lost.
+
+    :param groups: look at nodes of these groups only; None for all.
+    """
+    return {
+        one.index
+        for node in Checker(groups).lost(nodes, instances)
+        for one in _stranded(nodes, instances, node)
+    }
+
+
+def _stranded(
+    nodes: Sequence[Node],
+    instances: Sequence[Instance],
+    lost: Node,
+    ignored: Collection[int] = (),
+) -> Iterator[Instance]:
+    """Move the primary instances of a node elsewhere, and yield those without a place."""
+    own = [instances[index] for index in lost.real.primaries if index not in ignored]
+    if not own:
+        return
     left = list(nodes)
-    own = [instances[index] for index in lost.real.primaries]
     others: list[Instance] = []
     for instance in own:
         if not instance.mirrored or instance.secondary == NO_NODE:
             others.append(instance)
         elif not _move(left, instance, Move(Kind.FAILOVER)):
-            return False
+            yield instance
     # Like the original, this counts what is free on nodes that are marked offline. The free memory
     # of nodes which are really offline is not known, and counts as zero.
     escapes = [
@@ -36,9 +68,11 @@ def can_be_emptied(nodes: Sequence[Node], instances: Sequence[Instance], lost: N
     ]
     for instance in others:
         if instance.starts_anywhere and not _move_to_best(left, instance, escapes):
-            return False
+            yield instance
     again = [one for one in others if not one.starts_anywhere]
-    return all(_install_again(left, one, escapes) for one in sorted(again, key=lambda i: -i.memory))
+    for instance in sorted(again, key=lambda i: -i.memory):
+        if not _install_again(left, instance, escapes):
+            yield instance
 
 
 def _move(nodes: list[Node], instance: Instance, move: Move) -> bool:
@@ -87,15 +121,17 @@ def is_redundant(
     groups: Iterable[int] | None = None,
     *,
     online_only: bool = False,
+    ignored: Collection[int] = (),
 ) -> bool:
     """Return True if every node can be emptied.
 
     :param groups: look at these groups only; None for all.
     :param online_only: leave out nodes which are offline already.
+    :param ignored: numbers of instances which need not run elsewhere.
     """
     wanted = None if groups is None else set(groups)
     return all(
-        can_be_emptied(nodes, instances, node)
+        can_be_emptied(nodes, instances, node, ignored)
         for node in nodes
         if (wanted is None or node.group in wanted) and not (online_only and node.offline)
     )

@@ -100,7 +100,7 @@ def test_a_node_that_is_lost_is_evacuated(
     assert {one.removesuffix(".example.com") for one in found} == wanted
 
 
-@pytest.mark.parametrize("lost", ["node1"])
+@pytest.mark.parametrize("lost", ["node1", "node2"])
 def test_an_instance_leaves_the_group_of_a_lost_node(lost: str) -> None:
     rpc = cluster()
     lose(rpc, lost, marked=True)

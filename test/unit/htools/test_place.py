@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,9 @@ def plain_place(
     if fail is not None:
         return fail
     if options.capacity_checks and not redundancy.is_redundant(
-        after, [*cluster.instances, new], options.redundant_groups
+        after,
+        [*cluster.instances, new],
+        ignored=redundancy.stranded(cluster.nodes, cluster.instances),
     ):
         return Fail.N1
     return score.score(after)
@@ -184,8 +187,10 @@ def test_a_drained_node_gets_no_instance_but_takes_over_its_own() -> None:
     found = answered(description)
     assert found.success
     assert sorted(found.result) == ["node0", "node2"]
+    # A node that is lost takes over nothing; that was so before the request.
     description["nodes"]["node1"].update(drained=False, offline=True)
-    assert "FailN1" in answered(description).info
+    found = answered(description)
+    assert sorted(found.result) == ["node0", "node2"]
 
 
 @pytest.mark.parametrize("template", ["diskless", "ext"])
@@ -222,6 +227,13 @@ def test_an_evacuation_keeps_the_ratio_of_virtual_cpus() -> None:
     assert len(answered(description).result[0]) == 1
 
 
+def is_broken(description: dict[str, Any]) -> bool:
+    """Whether an instance of the cluster has no other place when its node is lost."""
+    asked = request.from_dict(description)
+    answer.prepare(asked)
+    return bool(redundancy.stranded(asked.cluster.nodes, asked.cluster.instances))
+
+
 @pytest.mark.programs
 @pytest.mark.long
 @pytest.mark.skipif(
@@ -231,9 +243,12 @@ def test_an_evacuation_keeps_the_ratio_of_virtual_cpus() -> None:
 def test_answers_like_the_original(run: Run, tmp_path: Path) -> None:
     """On a thousand requests of all kinds: the same nodes and jobs, and the same scores."""
     path = tmp_path / "request.json"
-    wrong = []
+    wrong, lenient = [], []
     for seed in range(1000):
         description = make_request(seed)
+        if description["request"]["type"] == "allocate" and not seed % 5:
+            group = random.Random(seed).choice(list(description["nodegroups"].values()))
+            description["request"]["group_name"] = group["name"]
         path.write_text(json.dumps(description))
         original = subprocess.run(
             [str(ORIGINAL), str(path)],
@@ -245,6 +260,10 @@ def test_answers_like_the_original(run: Run, tmp_path: Path) -> None:
         theirs = json.loads(original.stdout)
         ours = json.loads(run("hail", str(path))[1])
         kind = description["request"]["type"]
+        if is_broken(description) and "FailN1" in original.stdout:
+            # The original refuses every place then.
+            lenient.append(seed)
+            continue
         if kind == "multi-allocate" and ours["result"][1]:
             # Version 3.0 places all of them or none, and says why; version 3.1 as many as fit.
             equal = not theirs["success"]
@@ -262,6 +281,164 @@ def test_answers_like_the_original(run: Run, tmp_path: Path) -> None:
             )
         if not equal:
             wrong.append(seed)
-    print(f"{len(wrong)} of 1000 requests differ: {wrong}")
+    print(f"{len(wrong)} of 1000 requests differ: {wrong}; {len(lenient)} are not compared")
+    assert len(lenient) < 200
     # The last digit of a printed score may differ, and with it a choice among equal groups.
     assert len(wrong) <= 10, wrong
+
+
+# -- what was broken before ------------------------------------------------------------------------
+
+
+def with_group_of_one(template: str = "ext", **changes: Any) -> dict[str, Any]:
+    """A healthy group of three empty nodes, and one of one node with an instance."""
+    description = made_request(template, **changes)
+    groups, nodes = description["nodegroups"], description["nodes"]
+    groups["u2"] = {**groups["u1"], "name": "group-u2"}
+    nodes["solo"] = {**nodes["node0"], "group": "u2"}
+    description["instances"]["old"]["nodes"] = ["solo"]
+    return description
+
+
+@pytest.mark.parametrize("group", [None, "group-u1"])
+@pytest.mark.parametrize("template", ["ext", "plain", "drbd"])
+@pytest.mark.parametrize("old", ["ext", "sharedfile", "plain"])
+def test_a_group_of_one_node_prevents_no_instance_in_other_groups(
+    old: str, template: str, group: str | None
+) -> None:
+    description = with_group_of_one(template)
+    description["instances"]["old"]["disk_template"] = old
+    description["request"]["group_name"] = group
+    found = answered(description)
+    assert found.success
+    assert set(found.result) <= {"node0", "node1", "node2"}
+    assert "group-u1 (preferred): score" in found.info
+    assert ("FailN1" in found.info) == (group is None and template != "drbd")
+
+
+def test_the_instance_itself_needs_another_place() -> None:
+    """In a group of one node nothing survives the loss of a node, and a new instance neither."""
+    description = with_group_of_one()
+    description["request"]["group_name"] = "group-u2"
+    assert "FailN1: 1" in answered(description).info
+    description["instances"] = {}
+    assert "FailN1: 1" in answered(description).info
+
+
+def stranded_in_its_group(memory: int = 6000) -> dict[str, Any]:
+    """Of three nodes with 8 GiB, each has an instance which fits no other node; one is larger."""
+    description = made_request("plain")
+    one = description["instances"].pop("old")
+    for number in range(3):
+        size = memory if number else 7000
+        description["instances"][f"old{number}"] = {
+            **one, "nodes": [f"node{number}"], "memory": size,
+        }  # fmt: skip
+        description["nodes"][f"node{number}"]["free_memory"] -= size
+    return description
+
+
+def test_instances_without_another_place_prevent_no_new_one_that_has_it() -> None:
+    description = stranded_in_its_group()
+    assert answered(description).success
+    # No second node has place for as much.
+    description["request"]["memory"] = 2000
+    description["nodes"]["node0"]["offline"] = description["nodes"]["node1"]["offline"] = True
+    assert "FailN1" in answered(description).info
+
+
+def test_instances_with_another_place_keep_it() -> None:
+    """The old instance may move to node1 only, and has to be able to afterwards."""
+    description = made_request("plain", memory=6000)
+    description["instances"]["old"]["memory"] = 3000
+    description["nodes"]["node0"]["free_memory"] -= 3000
+    description["nodes"]["node2"].update(total_memory=1000, free_memory=1000)
+    found = answered(description)
+    assert not found.success
+    assert "FailN1" in found.info
+    # With an instance that had no other place beforehand, the same is required.
+    large = {**description["instances"]["old"], "memory": 9000}
+    description["instances"]["large"] = {**large, "admin_state": "down"}
+    assert "FailN1" in answered(description).info
+
+
+def test_a_secondary_node_is_chosen_although_others_have_none() -> None:
+    description = stranded_in_its_group()
+    description["instances"]["old0"]["memory"] = 512
+    description["nodes"]["node0"]["free_memory"] += 7000 - 512
+    description["request"] = {"type": "allocate-secondary", "name": "old0"}
+    found = answered(description)
+    assert found.success, found.info
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_another_group_makes_no_difference(seed: int) -> None:
+    """A group of one node, whose instance survives nothing, beside each cluster."""
+    plain = make_request(seed)
+    plain["request"] = new_of_request(seed)
+    nodes, groups = plain["nodes"], plain["nodegroups"]
+    solo = {**made_request("ext")["nodes"]["node0"], "group": "alone"}
+    more = {
+        **plain,
+        "nodegroups": {**groups, "alone": {**groups["u1"], "name": "alone",
+                                           "alloc_policy": "unallocable"}},
+        "nodes": {**nodes, "solo": solo},
+        "instances": {
+            **plain["instances"], "lonely": made_request("ext")["instances"]["old"] | {
+                "nodes": ["solo"]},
+        },
+    }  # fmt: skip
+    old, new = answered(plain), answered(more)
+    assert old.success == new.success
+    reasons = [
+        {part for part in re.sub("score: [^,]*", "", one.info).split(", Group ")[1:]}
+        for one in (old, new)
+    ]
+    assert {one for one in reasons[1] if not one.startswith("alone")} == reasons[0]
+
+
+def new_of_request(seed: int) -> dict[str, Any]:
+    template = random.Random(seed).choice(["drbd", "ext", "plain", "sharedfile"])
+    return made_request(template)["request"]
+
+
+def test_an_instance_of_another_group_is_judged_where_it_goes() -> None:
+    """Its number is that of an instance which has another primary node until then."""
+    description = with_group_of_one()
+    for number in range(3):
+        node = description["nodes"][f"node{number}"]
+        node.update(total_memory=2000, free_memory=2000)
+    description["instances"]["old"]["memory"] = 1500
+    description["request"] = {
+        "type": "change-group", "instances": ["old"], "target_groups": ["u1"],
+    }  # fmt: skip
+    assert len(answered(description).result[0]) == 1
+    for number in (0, 1):
+        description["nodes"][f"node{number}"].update(total_memory=1000, free_memory=1000)
+    ((_, reason),) = answered(description).result[1]
+    assert "FailN1: 1" in reason
+
+
+def test_the_score_of_a_named_group_is_its_own() -> None:
+    """And the answer has the form of the original, which names no selected group."""
+    description = with_group_of_one("plain")
+    description["request"]["group_name"] = "group-u1"
+    info = answered(description).info
+    del description["nodegroups"]["u2"], description["nodes"]["solo"]
+    description["instances"] = {}
+    description["request"]["group_name"] = None
+    alone = answered(description).info
+    assert info.removeprefix("Request successful: ") in alone
+    assert "Selected group" in alone and "Selected group" not in info
+
+
+def test_a_named_group_without_connection_or_nodes() -> None:
+    description = with_group_of_one("plain")
+    description["request"]["group_name"] = "group-u2"
+    description["request"]["nics"] = [{"mac": None, "ip": None, "network": "net"}]
+    assert answered(description).info == (
+        "Request failed: The group group-u2 is not connected to a network required by instance new"
+    )
+    description["request"]["nics"] = []
+    description["nodes"]["solo"]["offline"] = True
+    assert answered(description).info == "Request failed: No online nodes"
