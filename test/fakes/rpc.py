@@ -45,6 +45,9 @@ class FakeRpc:
         # The same of those which have sent the guest.
         self.sent: set[tuple[str, str]] = set()
         self.free_mib: dict[str, int] = {}
+        # Names of nodes which see one directory, whatever its path; others have their own.
+        self.one_directory: set[str] = set()
+        self._marked: set[tuple[str, str]] = set()
         self.files: set[str] = set()
         # Names of nodes which answer although they are marked offline.
         self.alive: set[str] = set()
@@ -223,6 +226,25 @@ class FakeRpc:
         found = self.halts.get((instance, node))
         return facts if found is None else {**facts, **found.to_facts()}
 
+    def _export_find(self, node: str, args: dict[str, Any]) -> list[Any]:
+        return [None, []]
+
+    def _export_remove(self, node: str, args: dict[str, Any]) -> bool:
+        return True
+
+    def _directory_mark(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        self._marked.add((args["token"], args["key"]))
+        return dict.fromkeys(args["directories"])
+
+    def _directory_seen(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        seen = self.one_directory if node in self.one_directory else {node}
+        keys = [
+            key
+            for key in args["keys"]
+            if self.config.node(key).name in seen and (args["token"], key) in self._marked
+        ]
+        return dict.fromkeys(args["directories"], keys)
+
     def _instance_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return self._facts_of(args["instance_name"], node)
 
@@ -374,6 +396,10 @@ ASKING = frozenset(
         calls.BLOCKDEV_GETMIRRORSTATUS_MULTI,
         calls.BLOCKDEV_SNAPSHOT_LIST,
         calls.BRIDGES_EXIST,
+        calls.DIRECTORY_MARK,
+        calls.DIRECTORY_SEEN,
+        calls.DIRECTORY_UNMARK,
+        calls.EXPORT_FIND,
         calls.EXPORT_INFO,
         calls.EXPORT_LIST,
         calls.HELPER_STATUS,

@@ -99,7 +99,7 @@ def leftovers(cluster: Cluster) -> list[str]:
         for place in ("import-export", "crypto"):
             path = cluster.path(node, f"var/run/ganeti/{place}")
             found += [str(entry) for entry in path.glob("*")]
-        found += [str(entry) for entry in cluster.path(node, "var/lib/ganeti/export").glob("*.new")]
+        found += [str(entry) for entry in cluster.path(node, "var/lib/ganeti/export").glob("*~*")]
     return found
 
 
@@ -155,6 +155,42 @@ def test_what_is_exported_comes_back(cluster: Cluster, os_name: str) -> None:
     cluster.run("gnt-backup", "remove", name).ok()
     assert exports(cluster) == []
     assert leftovers(cluster) == []
+
+
+@pytest.fixture
+def one_export_directory(cluster: Cluster) -> Iterator[Path]:
+    """The second and third node have one export directory, as on a network file system."""
+    _one, two, three = cluster.node_names
+    here = cluster.path(three, "var/lib/ganeti/export")
+    there = cluster.path(two, "var/lib/ganeti/export")
+    there.mkdir(exist_ok=True)
+    if here.exists():
+        here.rmdir()
+    here.symlink_to(there)
+    try:
+        yield there
+    finally:
+        here.unlink()
+
+
+def test_nodes_with_one_export_directory(cluster: Cluster, one_export_directory: Path) -> None:
+    """The export is not taken for an older one on another node, and is removed once."""
+    one, two, three = cluster.node_names
+    name = "nfs.example.com"
+    wanted = new_instance(cluster, name, "plain", one)
+    for target in (one, two):
+        cluster.run("gnt-backup", "export", "-n", target, name).ok()
+    assert exports(cluster) == [[two, name], [three, name]]
+    done = cluster.run("gnt-backup", "export", "-n", three, "--remove-instance", "-f", name).ok()
+    assert f"also seen by node {two}, which has the same directory as node {three}" in done.text
+    assert cluster.rows("gnt-instance", "list") == []
+    assert exports(cluster) == [[two, name], [three, name]]
+    cluster.run("gnt-backup", "import", "-n", one, "--src-node", three, name).ok()
+    assert digest(disk_of(cluster, name)) == wanted
+    cluster.run("gnt-instance", "remove", "-f", name).ok()
+    (one_export_directory / f"{name}~new.left").mkdir()
+    cluster.run("gnt-backup", "remove", name).ok()
+    assert list(one_export_directory.iterdir()) == []
 
 
 def test_a_running_instance(cluster: Cluster) -> None:

@@ -202,7 +202,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("verify",),
     ),
     "cmdlib/ops/disks": (
-        ("activation_unit", "ownership", "replicas", "same_device", "specs"),
+        (
+            "activation_unit", "ownership", "replicas", "same_device", "same_directory", "specs",
+        ),
         ("sizes", "sync", "suspended_io"),
         ("wipe",),
         ("devices",),
@@ -458,7 +460,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "metrics", "net", "notify", "process", "records", "retry", "states", "suggest", "text",
             "trace_names", "undo", "x509",
         ),
-        ("filelock", "log", "otlp", "receipt", "ssh"),
+        ("filelock", "log", "otlp", "receipt", "shared_dir", "ssh"),
         ("daemonize", "tracing"),
     ),
     "vcluster": (

@@ -4,6 +4,7 @@ import configparser
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -64,6 +65,52 @@ def test_list_and_remove(here):
     assert exports.export_list() == ["one.new", "one.old", "two"]
     with pytest.raises(errors.OpExecError, match="no export one"):
         exports.export_remove("one")
+
+
+def test_an_export_is_removed_by_its_identity(here, monkeypatch):
+    """Another node with the same directory is asked to remove the older one, maybe late."""
+    assert exports.export_find("one") == (None, [])
+    export_of(here, "one")
+    for name in ("one~new", "one~new.5", "one~old", "one.new", "ones"):
+        export_of(here, name)
+    older, left = exports.export_find("one")
+    assert left == ["one~new", "one~new.5", "one~old"]
+    assert exports.export_find("one.new") == (older, [])
+    for name in left:
+        exports.export_remove(name)
+        exports.export_remove(name)
+    shutil.rmtree(f"{here.export_dir}/one")
+    export_of(here, "one", "[export]\nidentity = 1-2-3\n[instance]\n")
+    assert exports.export_find("one") == ("1-2-3", [])
+    assert exports.export_remove("one", older) is False
+    assert exports.export_remove("two", older) is False
+    # A network file system may answer from its memory, until the directory has another name.
+    real = exports._identity
+    final = f"{here.export_dir}/one"
+    monkeypatch.setattr(exports, "_identity", lambda path: older if path == final else real(path))
+    with pytest.raises(errors.OpExecError, match="another export has taken its place"):
+        exports.export_remove("one", older)
+    assert sorted(os.listdir(here.export_dir)) == ["one", "one.new", "ones"]
+    monkeypatch.undo()
+    assert exports.export_remove("one", "1-2-3") is True
+    assert exports.export_list() == ["one.new", "ones"]
+
+
+def test_two_nodes_remove_the_same_directory(here, monkeypatch):
+    path = export_of(here, "one~new")
+    for name in "abc":
+        with open(f"{path}/{name}", "w"):
+            pass
+    real = os.unlink
+
+    def met(name, **where):
+        """The other node is always faster."""
+        real(name, **where)
+        real(name, **where)
+
+    monkeypatch.setattr(os, "unlink", met)
+    exports.export_remove("one~new")
+    assert os.listdir(here.export_dir) == []
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden"])

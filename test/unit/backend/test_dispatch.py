@@ -178,7 +178,7 @@ ONLY_ASKS = {
     "blockdev_getdimensions",
     "blockdev_getmirrorstatus", "blockdev_getmirrorstatus_multi", "blockdev_snapshot_list",
     "console_log_read", "drbd_helper", "drbd_needs_activation", "drbd_wait_sync",
-    "drbd_waiting", "export_info",
+    "directory_seen", "drbd_waiting", "export_find", "export_info",
     "export_list", "extstorage_diagnose", "guests_usage", "helper_status", "hotplug_supported",
     "hypervisor_validate_params", "impexp_status", "instance_get_migration_status",
     "instance_info", "instance_list", "instance_migratable", "lv_list", "migration_info",
@@ -186,7 +186,8 @@ ONLY_ASKS = {
 }  # fmt: skip
 #: Calls which change what belongs to no instance, or which end the work of others, or let it go on.
 OF_NO_INSTANCE = {
-    "console_log_remove", "drbd_resume_io", "export_remove", "impexp_abort", "impexp_cleanup",
+    "console_log_remove", "directory_mark", "directory_unmark", "drbd_resume_io", "export_remove",
+    "impexp_abort", "impexp_cleanup",
     "instance_metadata_modify",
     "storage_execute", "storage_modify", "x509_cert_create", "x509_cert_remove",
 }  # fmt: skip

@@ -1,10 +1,14 @@
 """Exports of instances on this node.
 
 An export is a directory with a file for every disk and the description of the instance
-(``config.ini``). While data arrive, the directory is called ``<instance>~new``. When all files are
-complete, which their receipts prove (:mod:`ganeti.utils.receipt`), it takes the place of an older
-export in one step. So a listed export is always complete, and a failed or interrupted export leaves
-the older one as it was; the next export of the instance removes what is left of it.
+(``config.ini``). While data arrive, the directory is called ``<instance>~new.<identity>``. When all
+files are complete, which their receipts prove (:mod:`ganeti.utils.receipt`), it takes the place of
+an older export in one step. So a listed export is always complete, and a failed or interrupted
+export leaves the older one as it was; the next export of the instance removes what is left of it.
+
+Several nodes may have one export directory, on a network file system. So an export is removed by
+its identity (:func:`export_find`): a node which is asked to remove an older one never removes the
+new one which has taken its place.
 
 The description has size and checksum of each file. An export with a missing or short file is not
 used (:func:`export_info`), and a file whose content has changed is not sent completely.
@@ -13,12 +17,15 @@ used (:func:`export_info`), and a file whose content has changed is not sent com
 from __future__ import annotations
 
 import configparser
+import contextlib
+import hashlib
 import io
 import logging
 import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ganeti import errors
 from ganeti.backend.registry import serves
@@ -29,6 +36,7 @@ from ganeti.platform import paths
 from ganeti.utils import clock, fs, receipt
 from ganeti.utils.digits import is_number
 from ganeti.utils.receipt import Receipt
+from ganeti.utils.text import new_uuid
 from ganeti.wire.calls import backup as calls
 
 CONFIG_FILE = "config.ini"
@@ -46,6 +54,11 @@ def directory(name: str) -> str:
     if "/" in name or name.startswith(".") or not name:
         raise errors.OpExecError(f"{name!r:.80} is not the name of an export")
     return f"{paths.current().export_dir}/{name}"
+
+
+def _is_leftover(name: str) -> bool:
+    """Return True for a directory which an interrupted export has left, or works on."""
+    return UNFINISHED in name or _REPLACED in name
 
 
 def local_path(virtual_path: str) -> str:
@@ -73,8 +86,7 @@ def export_list() -> list[str]:
     return [
         name
         for name in names
-        if not name.endswith((UNFINISHED, _REPLACED))
-        and os.path.isfile(f"{directory(name)}/{CONFIG_FILE}")
+        if not _is_leftover(name) and os.path.isfile(f"{directory(name)}/{CONFIG_FILE}")
     ]
 
 
@@ -161,29 +173,119 @@ def recorded_checksum(path: str) -> str | None:
     return None
 
 
+@serves(calls.EXPORT_FIND)
+def export_find(export: str) -> tuple[str | None, list[str]]:
+    """Return the identity of an export, and the names of what interrupted ones of it have left.
+
+    Two exports have different identities, wherever they are; one export which two nodes see has the
+    same one on both. It is in the description. An export of another version, which has none there,
+    is known by the digest of its description.
+
+    :raises OpExecError: its description cannot be read.
+    """
+    directory(export)
+    try:
+        names = fs.list_visible(paths.current().export_dir)
+    except FileNotFoundError:
+        return None, []
+    left = [name for name in names if name.startswith((export + UNFINISHED, export + _REPLACED))]
+    return _identity(directory(export)), sorted(left)
+
+
+def _identity(directory_path: str) -> str | None:
+    """Return the identity of an export; None when there is none.
+
+    :raises OpExecError: its description cannot be read.
+    """
+    try:
+        found = fs.read_file(f"{directory_path}/{CONFIG_FILE}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as err:
+        raise errors.OpExecError(
+            f"{CONFIG_FILE} of the export in {directory_path} cannot be read: {err.strerror}"
+        ) from err
+    parser = configparser.ConfigParser(interpolation=None)
+    with contextlib.suppress(configparser.Error):
+        parser.read_string(found)
+        if identity := parser.get("export", "identity", fallback=""):
+            return identity
+    return hashlib.sha256(found.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 @serves(calls.EXPORT_REMOVE)
-def export_remove(export: str) -> None:
+def export_remove(export: str, identity: str = "") -> bool:
     """Remove an export with its data, or what is left of an interrupted one.
 
-    :raises OpExecError: there is no such export.
+    Another node which has the same directory may do the same at the same time.
+
+    :param identity: of the export to remove; empty for the one which has the name.
+    :returns: whether it was there; False only when an identity is given.
+    :raises OpExecError: there is no such export, or it cannot be removed.
     """
-    _settle(export.removesuffix(UNFINISHED))
-    unfinished = directory(export.removesuffix(UNFINISHED) + UNFINISHED)
+    name = export.partition(UNFINISHED)[0].removesuffix(_REPLACED)
+    _settle(name)
     try:
-        shutil.rmtree(unfinished)
+        if UNFINISHED in export:
+            _remove_tree(directory(export))
+        elif export == name:
+            return _remove_complete(export, identity)
+        return True
+    finally:
+        if os.path.isdir(paths.current().export_dir):
+            fs.flush_dir(paths.current().export_dir)
+
+
+def _remove_complete(export: str, identity: str) -> bool:
+    final = directory(export)
+    if identity and _identity(final) != identity:
+        return False
+    _remove_tree(directory(export + UNFINISHED))
+    # A part of an export would be in no list, so that the repeated command would not find it.
+    aside = directory(calls.unfinished(export, new_uuid()))
+    try:
+        os.rename(final, aside)
     except FileNotFoundError:
-        if export.endswith(UNFINISHED):
-            return
-    if not export.endswith(UNFINISHED):
-        # A part of an export would be in no list, so that the repeated command would not find it.
-        try:
-            os.rename(directory(export), unfinished)
-        except FileNotFoundError:
-            raise errors.OpExecError(f"there is no export {export} on this node") from None
-        # A power failure must not keep the old name and lose a part of the data.
-        fs.flush_dir(paths.current().export_dir)
-        shutil.rmtree(unfinished)
+        if identity:
+            return False
+        raise errors.OpExecError(f"there is no export {export} on this node") from None
+    if identity:
+        _require_identity(aside, final, identity)
+    # A power failure must not keep the old name and lose a part of the data.
     fs.flush_dir(paths.current().export_dir)
+    _remove_tree(aside)
+    return True
+
+
+def _require_identity(aside: str, final: str, identity: str) -> None:
+    """Bring an export back which took the place of the one to be removed in the last moment.
+
+    A network file system may have answered the question before from its memory.
+
+    :raises OpExecError: it is another one, or it is not known.
+    """
+    try:
+        found = _identity(aside)
+        problem = "another export has taken its place"
+    except errors.OpExecError as err:
+        found, problem = None, str(err)
+    if found == identity:
+        return
+    if os.path.lexists(final):
+        problem += f"; what has its name now was not touched, and {aside} stays"
+    else:
+        os.rename(aside, final)
+    raise errors.OpExecError(f"the export in {final} was not removed: {problem}")
+
+
+def _remove_tree(path: str) -> None:
+    """Remove a directory; what another node removes at the same time is not an error."""
+
+    def failed(_function: object, _path: str, info: Any) -> None:
+        if not isinstance(info[1], FileNotFoundError):
+            raise info[1]
+
+    shutil.rmtree(path, onerror=failed)
 
 
 def _settle(name: str) -> None:
@@ -192,19 +294,25 @@ def _settle(name: str) -> None:
     if not os.path.isdir(replaced):
         return
     if os.path.exists(final):
-        shutil.rmtree(replaced)
+        _remove_tree(replaced)
     else:
-        os.rename(replaced, final)
+        try:
+            os.rename(replaced, final)
+        except FileNotFoundError:
+            return  # another node with the same directory has done it
     fs.flush_dir(paths.current().export_dir)
 
 
 @serves(calls.FINALIZE_EXPORT)
-def finalize_export(instance: FilledInstance, disks: Sequence[Disk | None]) -> None:
+def finalize_export(
+    instance: FilledInstance, disks: Sequence[Disk | None], identity: str = ""
+) -> None:
     """Complete an export whose data have arrived, and let it take the place of an older one.
 
+    :param identity: random, of this export; empty from a master of the version before.
     :raises OpExecError: the data of a disk have not arrived completely; an older export stays.
     """
-    new, final = directory(instance.name + UNFINISHED), directory(instance.name)
+    new, final = directory(calls.unfinished(instance.name, identity)), directory(instance.name)
     # Without disks nothing was sent, so the directory does not exist.
     fs.make_dirs(paths.current().export_dir, 0o750)
     fs.make_dirs(new, 0o750)
@@ -216,7 +324,7 @@ def finalize_export(instance: FilledInstance, disks: Sequence[Disk | None]) -> N
     for name in os.listdir(new):
         if name not in received:  # receipts, and files of an earlier attempt
             fs.remove_file(f"{new}/{name}")
-    text = describe(instance, disks, int(clock.now()), received)
+    text = describe(instance, disks, int(clock.now()), received, identity)
     fs.write_file(f"{new}/{CONFIG_FILE}", text, mode=0o600)
     export_info(new)
     _replace(instance.name, new, final)
@@ -257,13 +365,16 @@ def describe(
     disks: Sequence[Disk | None],
     timestamp: int,
     received: Mapping[str, Receipt],
+    identity: str = "",
 ) -> str:
     """Make the text of ``config.ini``.
 
     Sections and keys are published: programs read them, and other versions import what this one
-    has exported. Size and checksum of the files are additions, which other versions ignore.
+    has exported. The identity, and size and checksum of the files, are additions, which other
+    versions ignore.
 
     :param received: for each disk its UUID, and what was received.
+    :param identity: a random text which no other export has; empty for none.
     """
     sections: dict[str, dict[str, object]] = {
         "export": {
@@ -272,6 +383,7 @@ def describe(
             "source": instance.primary_node,
             "os": instance.os,
             "compression": "none",
+            **({"identity": identity} if identity else {}),
         },
         "instance": _instance_section(instance, disks, received),
         "hypervisor": {

@@ -7,6 +7,7 @@
 :mod:`.drbd`         mirrored disks: connection, synchronisation, the storage below them
 :mod:`.lvm`          LVM, and block devices which do not belong to a disk
 :mod:`.units`        storage units and logical volumes of this machine
+:mod:`.directories`  whether this machine and others see the same directory
 :mod:`.extstorage`   the list of providers of external storage
 ==================== =======================================================================
 """

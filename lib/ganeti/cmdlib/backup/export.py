@@ -30,9 +30,8 @@ from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import helper, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake
+from ganeti.cmdlib.ops.transfer import disk_copy, export_description, exports, handshake
 from ganeti.cmdlib.ops.transfer import zero_free_space as zeroing
-from ganeti.cmdlib.ops.transfer.exports import nodes_with_export, remove_unfinished
 from ganeti.constants import disk as disk_c
 from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
 from ganeti.locking import Level
@@ -40,6 +39,7 @@ from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.platform import paths
+from ganeti.utils.text import new_uuid
 from ganeti.wire.calls import BLOCKDEV_FIND_MULTI, BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
 from ganeti.wire.calls import backup as calls
 
@@ -66,6 +66,7 @@ class ExportPlan:
     :ivar running: whether the guest runs now.
     :ivar target: the target node; None for an export to another cluster.
     :ivar remote: the other cluster; None for an export to a node.
+    :ivar identity: of the new export, random.
     :ivar zeroing: work of the helper guest which overwrites free space first; None for no work.
     """
 
@@ -74,6 +75,7 @@ class ExportPlan:
     running: bool
     target: Node | None
     remote: RemoteTarget | None
+    identity: str
     zeroing: helper.HelperTask | None = None
 
 
@@ -170,7 +172,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 errors.ECODE_STATE,
             )
         work = zeroing.plan(self.config, self.op, instance, source, running=running)
-        return ExportPlan(instance, source, running, target, remote, work)
+        return ExportPlan(instance, source, running, target, remote, new_uuid(), work)
 
     def _require_complete_replicas(
         self, instance: Instance, source: Node, disks: Sequence[Disk]
@@ -227,9 +229,16 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                     name=plan.remote.key_name,
                 )
         if plan.target is not None:
-            self._require_exported(plan.instance, plan.target)
-            self._remove_older(plan.instance.name, plan.target)
+            self._require_exported(
+                plan,
+                plan.target,
+                kept="the instance and older exports on other nodes were not removed",
+            )
+            exports.remove_older(self.ctx, plan.instance.name, plan.target.uuid, plan.identity)
         if self.op.remove_instance:
+            if plan.target is not None:
+                # Directly before the only other copy of the data goes.
+                self._require_exported(plan, plan.target, kept="the instance was not removed")
             self.log.feedback(f"Removing instance {plan.instance.name}")
             remove_instance(
                 self.ctx,
@@ -365,10 +374,10 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
 
     def _send_local(self, plan: ExportPlan, target: Node, sent: list[Disk]) -> list[bool]:
         instance = plan.instance
-        unfinished = f"{instance.name}{calls.UNFINISHED}"
+        unfinished = calls.unfinished(instance.name, plan.identity)
         # The path as it is in node calls: in a virtual cluster each node adds its own root.
         base = posixpath.join(paths.Paths().export_dir, unfinished)
-        remove_unfinished(self.ctx, instance.name)
+        exports.remove_unfinished(self.ctx, instance.name)
         complete = False
         try:
             arrived = disk_copy.copy_disks(
@@ -393,6 +402,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                     target.uuid,
                     instance=instance,
                     disks=[(disk, instance) for disk in sent],
+                    identity=plan.identity,
                 )
                 if answer.failure is not None:
                     raise errors.OpExecError(
@@ -407,6 +417,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                     calls.EXPORT_REMOVE,
                     target.uuid,
                     export=unfinished,
+                    identity="",
                 )
         return arrived
 
@@ -439,22 +450,23 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         disk_copy.run(self.rpc, self.log, ends)
         return [end.ok for end in ends]
 
-    def _require_exported(self, instance: Instance, target: Node) -> None:
-        """Check that the target has a complete export with every disk.
+    def _require_exported(self, plan: ExportPlan, target: Node, *, kept: str) -> None:
+        """Check that the target has this complete export with every disk.
 
+        :param kept: what has not been removed, for the message.
         :raises errors.OpExecError: it has not, or it does not answer.
         """
+        instance = plan.instance
         what = f"the export of instance {instance.name} on node {target.name}"
-        kept = "; the instance and older exports on other nodes were not removed"
         answer = self.rpc.call(calls.EXPORT_INFO, target.uuid, path=instance.name)
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"{what} cannot be checked: {why(answer.failure)}{kept}"
+                f"{what} cannot be checked: {why(answer.failure)}; {kept}"
             ) from answer.failure
         try:
             found = export_description.parse(answer.data, self.log.warn)
         except errors.OpPrereqError as err:
-            raise errors.OpExecError(f"{what} is not usable: {err}{kept}") from err
+            raise errors.OpExecError(f"{what} is not usable: {err}; {kept}") from err
         dumps = {disk.dump for disk in found.disks}
         missing = [
             f"disk/{index}" for index, uuid in enumerate(instance.disks) if uuid not in dumps
@@ -462,19 +474,12 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         if missing or found.name != instance.name:
             raise errors.OpExecError(
                 f"{what} is not usable: it is of instance {found.name}, and"
-                f" {', '.join(missing) or 'no disk'} is missing{kept}"
+                f" {', '.join(missing) or 'no disk'} is missing; {kept}"
             )
-
-    def _remove_older(self, name: str, target: Node) -> None:
-        """Remove older exports of the instance from other nodes."""
-        having, _unresponsive = nodes_with_export(self.config, self.rpc, name)
-        older = [uuid for uuid in having if uuid != target.uuid]
-        if older:
-            self.log.feedback(f"Removing old exports for instance {name}")
-        for uuid in older:
-            node = self.config.node(uuid).name
-            self._best_effort(
-                f"an older export on node {node}", calls.EXPORT_REMOVE, uuid, export=name
+        if found.identity != plan.identity:
+            raise errors.OpExecError(
+                f"{what} is not the one that was just made: another export has taken its"
+                f" place; {kept}"
             )
 
     def _best_effort(self, what: str, call: Any, node_uuid: str, **args: Any) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.ops.transfer.exports import nodes_with_export, remove_unfinished
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.ops.transfer import exports
 from ganeti.locking import Level
 from ganeti.opcodes.backup import OpBackupRemove
-from ganeti.wire.calls import backup as calls
 
 
 @executes(OpBackupRemove)
-class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
+class LUBackupRemove(LogicalUnit[OpBackupRemove, exports.Found]):
     """Remove the exports of an instance, which itself need not exist any more."""
 
     def expand_names(self) -> None:
@@ -32,25 +31,20 @@ class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
             self.name = instance.name
             self.need(Level.INSTANCE, [instance.uuid])
 
-    def check_prereq(self) -> list[str]:
-        having, unresponsive = nodes_with_export(self.config, self.rpc, self.name)
-        for name in unresponsive:
-            self.log.warn(f"node {name} did not report its exports")
-        if not having:
+    def check_prereq(self) -> exports.Found:
+        found = exports.find(self.config, self.rpc, self.name)
+        for name, problem in found.unresponsive.items():
+            self.log.warn(f"node {name} did not report its exports: {problem}")
+        if not found.identities:
             self.log.warn(
                 f"there is no export of {self.name}. For the export of a removed instance use its"
                 " full name."
             )
-        return having
+        return found
 
-    def exec(self, plan: list[str]) -> Any:
-        remove_unfinished(self.ctx, self.name)
-        failed = []
-        for uuid in plan:
-            answer = self.rpc.call(calls.EXPORT_REMOVE, uuid, export=self.name)
-            if answer.failure is not None:
-                failed.append(f"{answer.node_name} ({why(answer.failure)})")
+    def exec(self, plan: exports.Found) -> Any:
+        exports.remove_unfinished(self.ctx, self.name, plan)
+        failed = exports.remove(self.rpc, self.name, plan.identities)
         if failed:
-            raise errors.OpExecError(
-                f"exports of {self.name} were not removed from node {', '.join(failed)}"
-            )
+            nodes = ", ".join(f"{name} ({problem})" for name, problem in failed.items())
+            raise errors.OpExecError(f"exports of {self.name} were not removed from node {nodes}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ganeti.wire.calls import backup, cluster, instance, node, storage
 from ganeti.wire.calls.backup import (
+    EXPORT_FIND,
     EXPORT_INFO,
     EXPORT_LIST,
     EXPORT_REMOVE,
@@ -147,6 +148,9 @@ from ganeti.wire.calls.storage import (
     BLOCKDEV_SNAPSHOT_LIST,
     BLOCKDEV_SNAPSHOT_RESTORE,
     BLOCKDEV_WIPE,
+    DIRECTORY_MARK,
+    DIRECTORY_SEEN,
+    DIRECTORY_UNMARK,
     DRBD_ATTACH_NET,
     DRBD_DISCONNECT_NET,
     DRBD_HELPER,
@@ -216,6 +220,9 @@ __all__ = [
     "Call",
     "CONSOLE_LOG_READ",
     "CONSOLE_LOG_REMOVE",
+    "DIRECTORY_MARK",
+    "DIRECTORY_SEEN",
+    "DIRECTORY_UNMARK",
     "DRBD_ATTACH_NET",
     "DRBD_DISCONNECT_NET",
     "DRBD_RESUME_IO",
@@ -226,6 +233,7 @@ __all__ = [
     "DRBD_WAIT_SYNC",
     "DRBD_WRITE_ALONE",
     "ETC_HOSTS_MODIFY",
+    "EXPORT_FIND",
     "EXPORT_INFO",
     "EXPORT_LIST",
     "EXPORT_REMOVE",

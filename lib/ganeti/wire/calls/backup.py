@@ -31,6 +31,14 @@ RAW, SCRIPT, FILE = "raw", "script", "file"
 UNFINISHED = "~new"
 
 
+def unfinished(name: str, identity: str) -> str:
+    """Return the name of the directory into which the data of an export arrive.
+
+    :param identity: of the export; empty for one of the version before.
+    """
+    return f"{name}{UNFINISHED}.{identity}" if identity else f"{name}{UNFINISHED}"
+
+
 class _IoEncoding(Encoding):
     """``[kind, [arguments]]``; see the module text."""
 
@@ -92,11 +100,36 @@ EXPORT_INFO = Call(
 )
 #: -> names of the exports on a node
 EXPORT_LIST = Call("export_list", (), ResultCodec(ht.ListOf(ht.Str)), timeout_s=300, many=True)
-EXPORT_REMOVE = Call("export_remove", (Arg("export", PLAIN, ht.NonEmptyString),), timeout_s=300)
+#: What a node has of the export of a name (of this project).
+#: -> [identity of the complete one or None, names of what interrupted exports have left]
+EXPORT_FIND = Call(
+    "export_find",
+    (Arg("export", PLAIN, ht.NonEmptyString),),
+    ResultCodec(ht.Tuple(ht.Maybe(ht.NonEmptyString), ht.ListOf(ht.NonEmptyString))),
+    timeout_s=300,
+    many=True,
+)
+#: Remove an export, or what an interrupted one has left. ``identity``: of the export to remove, so
+#: that no other one is removed, as by a call which is carried out late; empty for any.
+#: -> whether there was one with this identity; None from the version before
+EXPORT_REMOVE = Call(
+    "export_remove",
+    (
+        Arg("export", PLAIN, ht.NonEmptyString),
+        Arg("identity", PLAIN, ht.Str, default=""),
+    ),
+    ResultCodec(ht.Maybe(ht.Bool)),
+    timeout_s=300,
+)
 #: Checks that all data are complete, writes ``config.ini``, and replaces an older export.
+#: ``identity``: random, of this export; it is in the name of the directory while data arrive.
 FINALIZE_EXPORT = Call(
     "finalize_export",
-    (Arg("instance", INSTANCE), Arg("disks", EXPORTED_DISKS)),
+    (
+        Arg("instance", INSTANCE),
+        Arg("disks", EXPORTED_DISKS),
+        Arg("identity", PLAIN, ht.Str, default=""),
+    ),
     timeout_s=900,
     work="completion of an export",
 )

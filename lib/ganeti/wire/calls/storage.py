@@ -501,3 +501,31 @@ EXTSTORAGE_DIAGNOSE = Call(
     timeout_s=300,
     many=True,
 )
+# -- directories -----------------------------------------------------------------------------------
+# Whether nodes see the same directory (of this project); paths are virtual, and below the export
+# directory or a directory of disks.
+_DIRECTORIES = Arg("directories", PLAIN, ht.ListOf(ht.NonEmptyString))
+_TOKEN = Arg("token", PLAIN, ht.NonEmptyString)
+#: Make a mark in each directory. -> directory -> None, or why there is none
+DIRECTORY_MARK = Call(
+    "directory_mark",
+    (_DIRECTORIES, _TOKEN, Arg("key", PLAIN, ht.NonEmptyString)),
+    ResultCodec(ht.DictOf(ht.Str, ht.Maybe(ht.Str))),
+    timeout_s=TIMEOUT_NORMAL_S,
+    many=True,
+)
+#: Look for the marks of other nodes. -> directory -> their keys, or why it is not known
+DIRECTORY_SEEN = Call(
+    "directory_seen",
+    (_DIRECTORIES, _TOKEN, Arg("keys", PLAIN, ht.ListOf(ht.NonEmptyString))),
+    ResultCodec(ht.DictOf(ht.Str, ht.Or(ht.Str, ht.ListOf(ht.Str)))),
+    timeout_s=TIMEOUT_NORMAL_S,
+    many=True,
+)
+#: Remove the mark of a node from each directory.
+DIRECTORY_UNMARK = Call(
+    "directory_unmark",
+    (_DIRECTORIES, _TOKEN, Arg("key", PLAIN, ht.NonEmptyString)),
+    timeout_s=TIMEOUT_NORMAL_S,
+    many=True,
+)

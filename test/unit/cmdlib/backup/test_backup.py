@@ -42,13 +42,18 @@ class Nodes:
         self.looks = {}
         self.cleaned = []
         self.aborted = []
+        self.identity = ""
         answers = master.rpc.answers
         answers["import_start"] = lambda node, args: self.start("import", node, args)
         answers["export_start"] = lambda node, args: self.start("export", node, args)
         answers["impexp_status"] = lambda node, args: [self.look(name) for name in args["names"]]
         answers["impexp_cleanup"] = lambda node, args: self.cleaned.append(args["name"])
-        answers["export_info"] = lambda node, args: description(master)
+        answers["export_info"] = lambda node, args: description(master, identity=self.identity)
+        answers["finalize_export"] = self.finalize
         answers["impexp_abort"] = lambda node, args: self.aborted.append(args["name"])
+
+    def finalize(self, node, args):
+        self.identity = args["identity"]
 
     def start(self, mode, node, args):
         name = f"{mode}-{args['component'].replace('/', '-')}-{node}"
@@ -109,7 +114,6 @@ def test_export():
     assert master.run(export(compress="gzip")) == (True, [True, True])
     assert acting(master) == [
         "instance_shutdown",
-        *["export_remove"] * 3,
         *["x509_cert_create"] * 2,
         "import_start",
         "import_start",
@@ -123,7 +127,10 @@ def test_export():
     ((to, first), _) = master.rpc.of("import_start")
     assert (to, first["target"]) == (
         NODE2,
-        ("file", f"/var/lib/ganeti/export/web.example.com~new/{uuid_of('web-disk0')}"),
+        (
+            "file",
+            f"/var/lib/ganeti/export/web.example.com~new.{nodes.identity}/{uuid_of('web-disk0')}",
+        ),
     )
     ((source, sent), _) = master.rpc.of("export_start")
     assert (source, sent["host"], sent["port"], sent["source"][0]) == (
@@ -170,13 +177,58 @@ def test_export():
 
 def test_an_older_export_elsewhere_goes():
     master, _nodes = exporting()
-    master.rpc.answers["export_list"] = lambda node, args: (
-        ["web.example.com"] if node != NODE1 else []
-    )
+    master.rpc.answers["export_find"] = lambda node, args: [
+        None if node == NODE1 else f"export of {node}",
+        ["web.example.com~new.left"] if node == NODE1 else [],
+    ]
     master.run(export())
-    assert [
-        node for node, args in master.rpc.of("export_remove") if args["export"] == "web.example.com"
-    ] == [NODE3]
+    assert master.rpc.of("export_remove") == [
+        (NODE1, {"export": "web.example.com~new.left", "identity": ""}),
+        (NODE3, {"export": "web.example.com", "identity": f"export of {NODE3}"}),
+    ]
+
+
+def test_the_new_export_stays_when_another_node_has_the_same_directory():
+    """Known by the identity of the export."""
+    master, nodes = exporting()
+    master.rpc.answers["export_find"] = lambda node, args: [nodes.identity or None, []]
+    master.run(export(remove_instance=True))
+    assert master.rpc.of("export_remove") == []
+    assert master.rpc.of("directory_mark") == []
+    assert master.job.said(f"also seen by node {NODE1}, {NODE3}")
+    assert master.config.instances() == ()
+
+
+@pytest.mark.parametrize("failing", ["", NODE2, NODE3])
+def test_the_new_export_stays_when_another_node_has_an_older_view_of_the_directory(failing):
+    """Its identity is an older one, as a cache says, but a new file is seen there at once."""
+    master, _nodes = exporting()
+    master.rpc.answers["export_find"] = lambda node, args: [f"old on {node}", []]
+    master.rpc.one_directory = {NODE2, NODE3}
+    if failing:
+        master.rpc.errors["directory_seen" if failing == NODE3 else "directory_mark", failing] = "x"
+    master.run(export())
+    removed = [node for node, _args in master.rpc.of("export_remove")]
+    # Without an answer it is not known, and nothing is removed.
+    assert removed == ([] if failing == NODE2 else [NODE1])
+    if failing:
+        assert master.job.said("was not removed, because it is not known")
+
+
+def test_the_export_is_looked_at_again_directly_before_the_instance_is_removed():
+    master, nodes = exporting()
+    older = "export of another node"
+    master.rpc.answers["export_find"] = lambda node, args: [older if node == NODE3 else None, []]
+
+    def remove(node, args):
+        nodes.identity = "the export of somebody else"
+        return True
+
+    master.rpc.answers["export_remove"] = remove
+    problem = master.failed(export(remove_instance=True, ignore_remove_failures=True))
+    assert "another export has taken its place; the instance was not removed" in problem
+    assert len(master.config.instances()) == 1
+    assert "blockdev_remove_multi" not in acting(master)
 
 
 def test_a_stopped_instance_gets_its_disks_for_the_export_only():
@@ -272,14 +324,12 @@ def test_nothing_is_removed_before_the_target_has_everything(found, fragment, ig
         master.rpc.answers["export_info"] = lambda node, args: text
     else:
         master.rpc.errors["export_info"] = found
-    master.rpc.answers["export_list"] = ["web.example.com"]
+    master.rpc.answers["export_find"] = ["another one", []]
     problem = master.failed(export(remove_instance=True, ignore_remove_failures=ignore))
     assert fragment in problem and "were not removed" in problem
     assert len(master.config.instances()) == 1
     assert "blockdev_remove_multi" not in acting(master)
-    assert {args["export"] for _node, args in master.rpc.of("export_remove")} == {
-        "web.example.com~new"
-    }
+    assert master.rpc.of("export_remove") == []
 
 
 @pytest.mark.parametrize("mode", ["export", "import"])
@@ -333,9 +383,9 @@ def test_a_transfer_that_fails(mode, text):
     assert master.job.said(text)
     # It runs again, nothing is on the target, and the other end was told to end.
     assert master.rpc.where("web") == ["node1"]
-    assert master.rpc.of("export_remove") == [
-        (node, {"export": "web.example.com~new"}) for node in (NODE1, NODE2, NODE3, NODE2)
-    ]
+    ((node, args),) = master.rpc.of("export_remove")
+    directory = master.rpc.of("import_start")[0][1]["target"][1]
+    assert node == NODE2 and f"/{args['export']}/" in directory
     assert "finalize_export" not in acting(master)
     assert len(nodes.aborted) == 1
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
@@ -347,7 +397,8 @@ def test_a_step_that_fails(call):
     master.rpc.errors[call] = "disk on fire"
     master.failed(export())
     assert master.rpc.where("web") == ["node1"]
-    assert master.rpc.of("export_remove")[-1][1]["export"] == "web.example.com~new"
+    ((_node, removed),) = master.rpc.of("export_remove")
+    assert removed["export"].startswith("web.example.com~new.")
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
 
 
@@ -401,32 +452,54 @@ def test_the_target_must_be_usable():
 
 def test_remove():
     master, _nodes = exporting()
-    master.rpc.answers["export_list"] = lambda node, args: (
-        ["web.example.com", "gone.example.com"] if node == NODE2 else []
-    )
+    master.rpc.answers["export_find"] = lambda node, args: [
+        f"{args['export']} of {node}" if node == NODE2 and args["export"] != "nosuch" else None,
+        [f"{args['export']}~new"] if node == NODE3 else [],
+    ]
     assert "not other-uuid" in master.refused(
         OpBackupRemove(instance_name="web", instance_uuid="other-uuid"), errors.ECODE_NOENT
     )
     master.run(OpBackupRemove(instance_name="web"))
     master.run(OpBackupRemove(instance_name="gone.example.com"))
     assert [call for call in master.rpc.of("export_remove") if "~" not in call[1]["export"]] == [
-        (NODE2, {"export": f"{name}.example.com"}) for name in ("web", "gone")
+        (
+            NODE2,
+            {
+                "export": f"{name}.example.com",
+                "identity": f"{name}.example.com of {NODE2}",
+            },
+        )
+        for name in ("web", "gone")
     ]
-    assert (NODE3, {"export": "gone.example.com~new"}) in master.rpc.of("export_remove")
+    left = {"export": "gone.example.com~new", "identity": ""}
+    assert (NODE3, left) in master.rpc.of("export_remove")
     master.run(OpBackupRemove(instance_name="nosuch"))
     assert master.job.said("no export of nosuch")
     master.rpc.errors["export_remove"] = "busy"
     assert f"{NODE2} (busy)" in master.failed(OpBackupRemove(instance_name="web"))
 
 
+def test_remove_where_all_nodes_have_one_directory():
+    """The first one removes it; it is no failure of the others that there is none any more."""
+    master, _nodes = exporting()
+    master.rpc.answers["export_find"] = ["one export", ["web.example.com~old"]]
+    there = {"web.example.com", "web.example.com~old"}
+    master.rpc.answers["export_remove"] = lambda node, args: (
+        args["export"] in there and not there.remove(args["export"])
+    )
+    master.run(OpBackupRemove(instance_name="web"))
+    assert there == set()
+    assert not master.job.said("could not be removed")
+
+
 # -- import ----------------------------------------------------------------------
 
 
-def description(master, changes=()):
+def description(master, changes=(), identity=""):
     """What an export of the instance would say."""
     instance = master.config.filled(master.config.instances()[0])
     received = {disk.uuid: Receipt(1 << 30, "5a17") for disk in instance.disks_info}
-    text = exports.describe(instance, instance.disks_info, 1, received)
+    text = exports.describe(instance, instance.disks_info, 1, received, identity)
     for old, new in dict(changes).items():
         text = text.replace(old.replace("__", " = "), new)
     return text

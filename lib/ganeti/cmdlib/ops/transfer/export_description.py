@@ -39,7 +39,10 @@ class ExportedDisk:
 
 @dataclass(frozen=True, slots=True)
 class ExportedInstance:
-    """An instance as it was when it was exported."""
+    """An instance as it was when it was exported.
+
+    :ivar identity: a random text which no other export has; None in one of another version.
+    """
 
     name: str
     os: str
@@ -52,6 +55,7 @@ class ExportedInstance:
     beparams: dict[str, Any]
     osparams: dict[str, str]
     osparams_private: dict[str, str]
+    identity: str | None = None
 
 
 def parse(text: str, warn: Callable[[str], None]) -> ExportedInstance:
@@ -87,6 +91,7 @@ def parse(text: str, warn: Callable[[str], None]) -> ExportedInstance:
         beparams=_beparams(instance, section("backend"), warn),
         osparams=section("os"),
         osparams_private=section("os_private"),
+        identity=export.get("identity"),
     )
 
 

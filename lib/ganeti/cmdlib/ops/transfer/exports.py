@@ -1,15 +1,37 @@
-"""Finding the nodes which have an export of an instance, and removing unfinished ones."""
+"""Finding the nodes which have an export of an instance, and removing what is not needed.
+
+An export is known by its identity, and never by the name of the node which has it: several nodes
+may have one export directory, on a network file system.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ganeti.cmdlib.base import Context, why
+from ganeti.cmdlib.ops.disks import same_directory
+from ganeti.platform import paths
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.rpc import RpcRunner
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The exports of one name.
+
+    :ivar identities: UUID of each node which has a complete export -> its identity.
+    :ivar left: UUID of each node which has more -> names of what interrupted exports have left.
+    :ivar unresponsive: name of each node which did not answer -> why.
+    """
+
+    identities: Mapping[str, str]
+    left: Mapping[str, list[str]]
+    unresponsive: Mapping[str, str]
 
 
 def nodes_with_export(config: Config, rpc: RpcRunner, name: str) -> tuple[list[str], list[str]]:
@@ -27,18 +49,103 @@ def nodes_with_export(config: Config, rpc: RpcRunner, name: str) -> tuple[list[s
     return having, unresponsive
 
 
-def remove_unfinished(ctx: Context, name: str) -> None:
-    """Remove what interrupted exports have left, from all nodes which are not marked offline.
-
-    A node which does not answer is asked again by the next export.
+def find(config: Config, rpc: RpcRunner, name: str) -> Found:
+    """Find exports with their identities; nodes which are marked offline are not asked.
 
     :param name: name of the export, which is the name of its instance.
     """
-    nodes = [node.uuid for node in ctx.config.nodes() if not node.offline]
-    answers = ctx.rpc.call_many(calls.EXPORT_REMOVE, nodes, export=f"{name}{calls.UNFINISHED}")
-    for answer in answers.values():
+    nodes = [node.uuid for node in config.nodes() if not node.offline]
+    answers = rpc.call_many(calls.EXPORT_FIND, nodes, export=name)
+    good = {uuid: answer.data for uuid, answer in answers.items() if answer.failure is None}
+    return Found(
+        {uuid: identity for uuid, (identity, _left) in good.items() if identity is not None},
+        {uuid: list(left) for uuid, (_identity, left) in good.items() if left},
+        {
+            answer.node_name: why(answer.failure)
+            for answer in answers.values()
+            if answer.failure is not None
+        },
+    )
+
+
+def remove_unfinished(ctx: Context, name: str, found: Found | None = None) -> None:
+    """Remove what interrupted exports have left, from all nodes which are not marked offline.
+
+    The names of what is removed were asked for before; so a node which carries out a call late
+    removes nothing of a later export. A node which does not answer is asked again by the next
+    export.
+
+    :param name: name of the export, which is the name of its instance.
+    :param found: what :func:`find` has found; None to ask the nodes here.
+    """
+    found = found or find(ctx.config, ctx.rpc, name)
+    problems = dict(found.unresponsive)
+    for uuid, left in found.left.items():
+        for directory in left:
+            answer = ctx.rpc.call(calls.EXPORT_REMOVE, uuid, export=directory, identity="")
+            if answer.failure is not None:
+                problems[answer.node_name] = why(answer.failure)
+    for node, problem in problems.items():
+        ctx.log.warn(
+            f"what an interrupted export of {name} may have left on node {node} could not be"
+            f" removed: {problem}"
+        )
+
+
+def remove(rpc: RpcRunner, name: str, identities: Mapping[str, str]) -> dict[str, str]:
+    """Remove complete exports, each from all nodes which see it.
+
+    :param identities: UUID of a node -> the identity of its export.
+    :returns: name of each node which may still have its export -> why.
+    """
+    problems = {}
+    for uuid, identity in identities.items():
+        # A node whose directory is the one of a node before it answers that there is none any more.
+        answer = rpc.call(calls.EXPORT_REMOVE, uuid, export=name, identity=identity)
         if answer.failure is not None:
+            problems[answer.node_name] = why(answer.failure)
+    return problems
+
+
+def remove_older(ctx: Context, name: str, target_uuid: str, identity: str) -> None:
+    """Remove older exports of an instance from other nodes than the one with the new export.
+
+    A node which sees the export directory of that one has no other copy, and nothing is removed
+    there; neither from a node of which that is not known. A failure is a warning.
+
+    :param identity: of the new export.
+    """
+    found = find(ctx.config, ctx.rpc, name)
+    others = {uuid: one for uuid, one in found.identities.items() if uuid != target_uuid}
+    for node, problem in found.unresponsive.items():
+        ctx.log.warn(f"node {node} may have an older export of {name}: {problem}")
+    older = {uuid: one for uuid, one in others.items() if one != identity}
+    same = [uuid for uuid in others if uuid not in older]
+    if older:
+        views = _views(ctx.rpc, target_uuid, older)
+        same += [uuid for uuid in views.shared_with(target_uuid) if uuid in older]
+        # Without the mark of the target, the others have nothing to look for.
+        not_known = list(older) if target_uuid in views.unknown else list(views.unknown)
+        for uuid in not_known:
+            problem = views.unknown.get(target_uuid) or views.unknown[uuid]
             ctx.log.warn(
-                f"what an interrupted export of {name} may have left on node {answer.node_name}"
-                f" could not be removed: {why(answer.failure)}"
+                f"an older export of {name} on node {ctx.config.node(uuid).name} was not removed,"
+                " because it is not known whether it is in the same directory as the new one:"
+                f" {problem}"
             )
+        older = {u: one for u, one in older.items() if u not in same and u not in not_known}
+    if same:
+        names = ", ".join(ctx.config.node(uuid).name for uuid in same)
+        ctx.log.feedback(
+            f"The export of {name} is also seen by node {names}, which has the same directory as"
+            f" node {ctx.config.node(target_uuid).name}"
+        )
+    if older:
+        ctx.log.feedback(f"Removing old exports for instance {name}")
+        for node, problem in remove(ctx.rpc, name, older).items():
+            ctx.log.warn(f"an older export on node {node} could not be removed: {problem}")
+
+
+def _views(rpc: RpcRunner, target_uuid: str, others: Iterable[str]) -> same_directory.Views:
+    directory = paths.Paths().export_dir
+    return same_directory.compare(rpc, [directory], [target_uuid], others)[directory]

@@ -1,0 +1,32 @@
+"""What a node tells about directories which it may share with others."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ganeti import errors
+from ganeti.backend.storage import directories
+from ganeti.platform import paths
+
+
+def test_marks_in_directories_for_exports_and_disks(here):
+    export_dir, files = paths.Paths().export_dir, "/srv/ganeti/shared-file-storage"
+    for path in (export_dir, files):
+        os.makedirs(here.to_local(path), exist_ok=True)
+    asked = [export_dir, files, "/srv/ganeti/missing", "/etc"]
+    made = directories.directory_mark(asked, "token", "me")
+    assert made.pop("/etc").startswith("path /etc is in the system directory")
+    assert made == {
+        export_dir: None,
+        files: None,
+        "/srv/ganeti/missing": "/srv/ganeti/missing: No such file or directory",
+    }
+    seen = directories.directory_seen(asked, "token", ["me", "you"])
+    assert isinstance(seen.pop("/etc"), str)
+    assert seen == {export_dir: ["me"], files: ["me"], "/srv/ganeti/missing": []}
+    directories.directory_unmark(asked[:3], "token", "me")
+    assert os.listdir(here.to_local(files)) == []
+    with pytest.raises(errors.OpExecError, match="marks were not removed"):
+        directories.directory_unmark(["/etc"], "token", "me")
