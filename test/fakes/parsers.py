@@ -466,7 +466,7 @@ TEXTS: dict[str, Parser] = {
     "daemon users": Parser(
         platform_users.parse, ("MASTERD_ARGS='--user=a --group b'\nDAEMONS_GROUP=c\n",)
     ),
-    "drbd dump": Parser(drbd.parse_agreed_sectors, ("la-size-sect 2097152;\n",)),
+    "drbd dump": Parser(drbd.parse_metadata, ("# md_size_sect 262144\n\nla-size-sect 2097152;\n",)),
     "drbd proc": Parser(
         drbd.parse_proc,
         (

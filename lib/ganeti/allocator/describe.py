@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.constants import instance as instance_c
 from ganeti.constants.net import NIC_MODE_BRIDGED, NIC_MODE_ROUTED, NIC_MODE_USER
-from ganeti.objects import disk_templates, fill
+from ganeti.objects import fill
 from ganeti.utils.text import natural_key
 
 if TYPE_CHECKING:
@@ -188,4 +188,4 @@ def nic_dict(mac: str | None, ip: str | None, filled: Mapping[str, Any]) -> dict
 
 def space_mib(disks: Collection[Disk]) -> int:
     """Space (MiB) which existing disks take on each of their nodes."""
-    return sum(disk_templates.space_mib(disk.dev_type, disk.size) for disk in disks)
+    return sum(disk.space_mib for disk in disks)

@@ -99,5 +99,6 @@ LDS_SYNC = 2
 LDS_UNKNOWN = 3
 LDS_FAULTY = 4
 
+#: The least size of the metadata of a disk; see :mod:`ganeti.objects.disk_templates.drbd`.
 DRBD_META_SIZE_MIB = 128
 DRBD_SECRET_LENGTH = 20

@@ -121,6 +121,27 @@ class Disk:
         return self.children[0] if self.has_replicas and self.children else self
 
     @property
+    def metadata_device(self) -> Disk | None:
+        """The device with the metadata of a disk with replicas; None where it has none."""
+        return self.children[1] if self.has_replicas and len(self.children) > 1 else None
+
+    @property
+    def space_mib(self) -> int:
+        """The space (MiB) which it takes on each of its nodes, with its metadata."""
+        metadata = self.metadata_device
+        if metadata is not None:
+            return self.size + metadata.size
+        return disk_templates.space_mib(self.dev_type, self.size)
+
+    @property
+    def largest_mib(self) -> int | None:
+        """The size (MiB) up to which it may grow; None when only its storage limits it."""
+        template, device = disk_templates.of(self.dev_type), self.metadata_device
+        if template.metadata is None or device is None:
+            return template.largest_mib
+        return template.metadata.enough_for_mib(device.size)
+
+    @property
     def drbd_id(self) -> DrbdId:
         """The id of a mirrored disk."""
         return DrbdId(*self.logical_id[:6])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from fakes.mirror.kernel import Kernel
 from ganeti import errors
 from ganeti.storage.drbd import device
 from ganeti.storage.drbd.argv import Endpoint, NetOptions
-from ganeti.storage.drbd.parse import MinorConfig, MinorState
+from ganeti.storage.drbd.parse import MetadataSizes, MinorConfig, MinorState
 from ganeti.utils.process import Completed
 
 
@@ -107,8 +108,11 @@ class Replica(device.DrbdDevice):
         Meta().write(meta_path)
         agree_on(meta_path, 0)
 
-    def _agreed_sectors(self, meta: str) -> int:
-        return agreed_sectors(meta)
+    def _metadata_sizes(self, meta: str) -> MetadataSizes:
+        return MetadataSizes(agreed_sectors(meta), self._meta_sectors(meta))
+
+    def _meta_sectors(self, meta_path: str) -> int:
+        return os.stat(meta_path).st_size // 512
 
     def _kernel_sectors(self) -> int:
         own = self.kernel.minors.get(self._key)

@@ -14,6 +14,7 @@ from ganeti import errors
 from ganeti.cli.options import disk_template_names
 from ganeti.htools import formats, units
 from ganeti.objects import cluster_rules, disk_templates
+from ganeti.objects.disk_templates import drbd
 from ganeti.objects.disk_templates.descriptor import IdRequest
 from ganeti.opcodes import types
 
@@ -112,3 +113,36 @@ def test_template_in_another_directory_belongs_to_all_sets(
     assert units.desired("striped", "/srv", []) == ("file", "/srv")
     monkeypatch.undo()
     assert "striped" not in disk_templates.GROWABLE
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "metadata_mib"),
+    [
+        (1, 128),
+        (1 << 20, 128),
+        (4193152, 128),
+        (4193153, 132),
+        (4 << 20, 132),
+        (8 << 20, 260),
+        (32 << 20, 1028),
+        (drbd.LARGEST_MIB, 32772),
+    ],
+)
+def test_metadata_of_mirrored_disks_follow_from_their_size(
+    size_mib: int, metadata_mib: int
+) -> None:
+    assert drbd.metadata_mib(size_mib) == metadata_mib
+    assert disk_templates.space_mib("drbd", size_mib) == size_mib + metadata_mib
+    # 36 KiB, and 32 KiB for each GiB.
+    assert metadata_mib * 1024 >= 36 + size_mib / 32
+    assert drbd.metadata_hold_mib(metadata_mib) >= size_mib
+    if metadata_mib > 128:
+        assert drbd.metadata_hold_mib(metadata_mib - 4) < size_mib
+
+
+def test_metadata_that_hold_nothing() -> None:
+    assert drbd.metadata_hold_sectors(0) == drbd.metadata_hold_sectors(79) == 0
+    assert drbd.metadata_hold_sectors(80) == 128 * 2048
+    assert drbd.metadata_hold_mib(128) == 4193152
+    # No device is larger, however large its metadata are.
+    assert drbd.metadata_hold_mib(1 << 20) == drbd.LARGEST_MIB

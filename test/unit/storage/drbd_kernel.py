@@ -47,6 +47,7 @@ class Kernel:
         self.connection, self.local, self.remote = "StandAlone", "Inconsistent", "DUnknown"
         self.meta_sectors = 128 * 2048
         self.agreed = "la-size-sect 0;"
+        self.own_size = "# md_size_sect 262144\n"
         self.sectors = None
         self.remote_role = "Unknown"
         self.waits = self.suspended = False
@@ -106,7 +107,7 @@ class Kernel:
         if words[-1] != "dump-md":
             return ""
         assert self.data is None, "drbdmeta does not read metadata which are in use"
-        return f'version "v08";\n\n# md_size_sect 262144\nuuid {{ 0x4; }}\n{self.agreed}\nbm {{ }}'
+        return f'version "v08";\n\n{self.own_size}uuid {{ 0x4; }}\n{self.agreed}\nbm {{ }}'
 
     def do_net_options(self, words):
         assert words[2:] == [

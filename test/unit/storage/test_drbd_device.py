@@ -598,6 +598,60 @@ def test_a_replica_is_never_attached_with_less_than_it_had(kernel, agreed, size)
     assert attach[attach.index("--size") + 1] == size
 
 
+@pytest.mark.parametrize(
+    ("recorded_mib", "agreed_mib", "own_mib", "size"),
+    [
+        # What 128 MiB are enough for; then what an older version recorded after a growth.
+        (4193152, 4193152, 128, "4193152m"),
+        (4193156, 0, 128, "4193152m"),
+        (5242880, 4193152, 128, "4193152m"),
+        (5242880, 4194304, 256, "5242880m"),
+        # A volume that was extended by hand: the kernel uses the size in the metadata.
+        (5242880, 0, None, "4193152m"),
+    ],
+)
+def test_a_replica_is_never_attached_with_more_than_its_metadata_hold(
+    kernel, recorded_mib, agreed_mib, own_mib, size
+):
+    own = "" if own_mib is None else f"# md_size_sect {own_mib * 2048}\n"
+    kernel.own_size = own
+    kernel.agreed = f"la-size-sect {agreed_mib * 2048};"
+    kernel.meta_sectors = (128 if own_mib is None else 1024) * 2048
+    device.DrbdDevice(mirrored(size=recorded_mib)).assemble()
+    (attach,) = [words for words in kernel.commands if words[1] == "attach"]
+    assert attach[attach.index("--size") + 1] == size
+    assert kernel.data == DATA
+
+
+@pytest.mark.parametrize(
+    ("backing_store", "dry_run"), [(True, True), (True, False), (False, False)]
+)
+def test_a_replica_does_not_grow_past_its_metadata(kernel, monkeypatch, backing_store, dry_run):
+    kernel.ours()
+    grown = []
+    monkeypatch.setattr(LogicalVolumeDevice, "grow", lambda self, *args, **rest: grown.append(1))
+    monkeypatch.setattr(LogicalVolumeDevice, "size_bytes", lambda self: 4193152 << 20)
+    monkeypatch.setattr(device.DrbdDevice, "_kernel_sectors", lambda self: 4193152 * 2048)
+    disk = mirrored(size=4193152)
+    with pytest.raises(
+        errors.BlockDeviceError,
+        match="cannot have 4193156 MiB: its metadata device .* is large enough for 4193152 MiB",
+    ):
+        device.DrbdDevice(disk).grow(4, dry_run=dry_run, backing_store=backing_store)
+    assert grown == [] and "resize" not in kernel.verbs()
+
+
+def test_metadata_which_are_too_small_for_a_new_disk(kernel):
+    with pytest.raises(errors.BlockDeviceError, match="large enough for 4193152 MiB"):
+        device.DrbdDevice(mirrored(size=4193156)).create(4193156)
+    assert kernel.verbs() == []
+    kernel.meta_sectors = 132 * 2048
+    device.DrbdDevice(mirrored(size=4193156)).create(4193156)
+    (wipe,) = [words for words in kernel.commands if words[0] == "dd"]
+    # All of it: a former owner may have left metadata or a bitmap there.
+    assert "count=132" in wipe
+
+
 def test_a_replica_of_unknown_size_is_not_attached(kernel):
     kernel.agreed = "# something else"
     device.DrbdDevice(mirrored()).assemble()
@@ -638,6 +692,7 @@ def test_growing_in_two_passes(kernel, monkeypatch):
         "grow",
         lambda self, amount, **rest: grown.append((self.name, amount, rest)),
     )
+    monkeypatch.setattr(LogicalVolumeDevice, "size_bytes", lambda self: 1024 << 20)
     one = device.DrbdDevice(mirrored())
     one.grow(64, dry_run=False, backing_store=True)
     assert grown == [("d0_data", 64, {"dry_run": False, "backing_store": True, "exclusive": False})]

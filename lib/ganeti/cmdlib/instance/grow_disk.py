@@ -26,7 +26,7 @@ from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance, updated
+from ganeti.objects import Disk, Instance, disk_templates, updated
 from ganeti.objects.disk_templates import GROWABLE, LVM_BASED
 from ganeti.opcodes.instance import OpInstanceGrowDisk
 from ganeti.utils import text
@@ -88,6 +88,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
                 reason="LVM does not grow a volume which has snapshots",
             )
         plan = GrowPlan(instance, disk, self._wanted_mib(instance, disk))
+        self._require_possible(plan)
         self._check_policy(plan)
         grown = capacity.volumes_mib([resized(disk, plan.size_mib)])
         before = capacity.volumes_mib([disk])
@@ -115,6 +116,41 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
                 errors.ECODE_STATE,
             )
         return amount_mib
+
+    def _require_possible(self, plan: GrowPlan) -> None:
+        """Check that the metadata of a mirrored disk are large enough for the wanted size.
+
+        They belong to a device in use, so they cannot grow with the disk.
+        """
+        disk, name = plan.disk, plan.instance.name
+        largest = disk.largest_mib
+        if largest is None or plan.size_mib <= largest:
+            return
+        template = disk_templates.of(disk.dev_type)
+        problem = (
+            f"disk {self.op.disk} of instance {name} cannot grow to"
+            f" {text.format_unit(plan.size_mib)} ({plan.size_mib} MiB)"
+        )
+        if template.largest_mib is not None and plan.size_mib > template.largest_mib:
+            raise errors.OpPrereqError(
+                f"{problem}: a disk of template {disk.dev_type} has at most"
+                f" {text.format_unit(template.largest_mib)}",
+                errors.ECODE_INVAL,
+            )
+        assert disk.metadata_device is not None
+        recorded = (
+            f" The configuration says {disk.size} MiB already. Correct that with"
+            f" 'gnt-cluster repair-disk-sizes {name}' while the instance runs."
+            if disk.size > largest
+            else ""
+        )
+        raise errors.OpPrereqError(
+            f"{problem}: its metadata on each node have {disk.metadata_device.size} MiB, which is"
+            f" enough for {largest} MiB.{recorded} To make larger metadata, stop the instance and"
+            f" convert its disks with 'gnt-instance modify -t plain {name}', grow the disk, and"
+            f" convert the disks with 'gnt-instance modify -t {disk.dev_type} -n NODE {name}'.",
+            errors.ECODE_STATE,
+        )
 
     def _check_policy(self, plan: GrowPlan) -> None:
         filled = self.config.filled(plan.instance)

@@ -73,6 +73,7 @@ def with_changes(index: int, disk: Disk, changes: Mapping[str, Any]) -> Disk:
         )
     if "size" in changes:
         disk = resized(disk, specs.checked_size(what, changes["size"]))
+        specs.require_possible(disk.dev_type, what, disk.size)
     if "mode" in changes:
         disk = dataclasses.replace(disk, mode=specs.checked_mode(what, changes["mode"]))
     if "spindles" in changes:
@@ -226,7 +227,8 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         uuids = [node.uuid for node in nodes] or list(self.config.instance_nodes(instance))
         for uuid in uuids:
             prereq.require_online(self.config.node(uuid))
-        capacity.require_free_space(self.config, self.rpc, uuids, capacity.volumes_mib(disks))
+        needed = capacity.volumes_mib(specs.with_new_metadata(disk) for disk in disks)
+        capacity.require_free_space(self.config, self.rpc, uuids, needed)
 
     # -- act -------------------------------------------------------------------
 

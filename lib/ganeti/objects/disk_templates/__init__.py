@@ -146,9 +146,15 @@ NOT_CONVERTIBLE_TO = Templates(lambda one: not one.can_convert_to)
 IN_UNITS = Templates(lambda one: bool(one.unit_kind))
 
 
+def metadata_mib(name: str, size_mib: int) -> int:
+    """Return the space (MiB) which the metadata of a new disk need on each of its nodes."""
+    metadata = of(name).metadata
+    return 0 if metadata is None else metadata.needed_mib(size_mib)
+
+
 def space_mib(name: str, size_mib: int) -> int:
-    """Return the space which a disk takes on each of its nodes, with its metadata."""
-    return size_mib + of(name).metadata_mib if name in TAKE_SPACE else 0
+    """Return the space which a new disk takes on each of its nodes, with its metadata."""
+    return size_mib + metadata_mib(name, size_mib) if name in TAKE_SPACE else 0
 
 
 def defaults(name: str) -> dict[str, object]:

@@ -42,6 +42,17 @@ class DirectoryCheck(NamedTuple):
     must_pass_before: bool = True
 
 
+class Metadata(NamedTuple):
+    """The metadata which a disk has beside its content, on each of its nodes.
+
+    :ivar needed_mib: size of a disk (MiB) -> size of its metadata (MiB).
+    :ivar enough_for_mib: size of metadata (MiB) -> size of the largest disk which may have them.
+    """
+
+    needed_mib: Callable[[int], int]
+    enough_for_mib: Callable[[int], int]
+
+
 class IdRequest(NamedTuple):
     """The facts from which the ``logical_id`` of a new disk follows.
 
@@ -103,8 +114,10 @@ class DiskTemplateDescriptor:
     is_file_based: bool = False
     #: Whether its disks take space of the storage of the cluster.
     takes_space: bool = True
-    #: Space which the metadata of a disk takes, on each of its nodes.
-    metadata_mib: int = 0
+    #: Metadata for which a disk needs more space on each of its nodes.
+    metadata: Metadata | None = None
+    #: The largest disk (MiB); None when only its storage limits it.
+    largest_mib: int | None = None
     #: Attribute of the cluster, and option of its commands, with the directory of its disks.
     directory: str = ""
     #: The directory of a new cluster.

@@ -21,7 +21,7 @@ from ganeti.constants.query import (
     KIND_TIMESTAMP,
     KIND_UNIT,
 )
-from ganeti.objects import Instance, disk_templates, hypervisors
+from ganeti.objects import Instance, hypervisors
 from ganeti.objects import fill as object_fill
 from ganeti.objects import halt as halts
 from ganeti.objects.hvparams import TYPES as HV_TYPES
@@ -311,7 +311,7 @@ def _disk_fields() -> list[Field]:
 
 def _disk_usage(view: View, instance: Instance) -> int:
     """Return the space in MiB which the disks use on one node, including metadata."""
-    return sum(disk_templates.space_mib(disk.dev_type, disk.size) for disk in view.disks(instance))
+    return sum(disk.space_mib for disk in view.disks(instance))
 
 
 # -- parameters ----------------------------------------------------------------------------------

@@ -25,8 +25,6 @@ from ganeti.utils.process import Secret
 SECTORS_PER_MIB = 2048
 #: Digest for the handshake of two peers.
 HMAC = "md5"
-META_SIZE_MIN_MIB = 128
-META_SIZE_MAX_MIB = 1024
 
 #: The fencing policy which suspends I/O when the peer is lost.
 WAIT_POLICY = "resource-and-stonith"
@@ -131,7 +129,7 @@ class Commands(ABC):
 
     @abstractmethod
     def dump_metadata(self, meta: str) -> list[str]:
-        """Print metadata which are not attached, see :func:`.parse.parse_agreed_sectors`."""
+        """Print metadata which are not attached, see :func:`.parse.parse_metadata`."""
 
     @abstractmethod
     def attach(
@@ -598,13 +596,16 @@ def meta_size_argv(meta: str) -> list[str]:
     return ["blockdev", "--getsize", meta]
 
 
-def wipe_meta_argv(meta: str) -> list[str]:
-    """Overwrite the metadata device, which may have metadata of a former owner."""
+def wipe_meta_argv(meta: str, size_mib: int) -> list[str]:
+    """Overwrite the metadata device, which may have metadata of a former owner.
+
+    :param size_mib: its size.
+    """
     return [
         "dd",
         "if=/dev/zero",
         f"of={meta}",
         "bs=1048576",
-        f"count={META_SIZE_MIN_MIB}",
+        f"count={size_mib}",
         "oflag=direct",
     ]

@@ -36,6 +36,7 @@ from typing import Any
 from ganeti import errors, storage
 from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
+from ganeti.objects.disk_templates.drbd import metadata_hold_sectors, metadata_mib
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.drbd import argv, parse, status
@@ -58,6 +59,8 @@ _CONNECT_S = 30.0
 _GROW_S = 30.0
 _SECTOR = 512
 _MIB = 1 << 20
+# Metadata may be larger than necessary, but a device of another size is something else.
+_META_MOST_MIB = 1024
 
 
 class DrbdDevice(BlockDevice):
@@ -118,24 +121,40 @@ class DrbdDevice(BlockDevice):
         data, meta = (storage.device(child) for child in self.disk.children)
         data.assemble()
         meta.assemble()
+        self._require_enough_metadata(meta.path, self.disk.size)
         self._write_metadata(meta.path)
         self._just_created = True
 
     def _write_metadata(self, meta_path: str) -> None:
-        size_mib = self._meta_size_mib(meta_path)
-        if not argv.META_SIZE_MIN_MIB <= size_mib <= argv.META_SIZE_MAX_MIB:
+        size_mib = self._meta_sectors(meta_path) // argv.SECTORS_PER_MIB
+        most_mib = max(_META_MOST_MIB, 2 * metadata_mib(self.disk.size))
+        if not disk_constants.DRBD_META_SIZE_MIB <= size_mib <= most_mib:
             raise self.fail(
                 f"metadata device {meta_path} has {size_mib} MiB, but must have between"
-                f" {argv.META_SIZE_MIN_MIB} and {argv.META_SIZE_MAX_MIB}"
+                f" {disk_constants.DRBD_META_SIZE_MIB} and {most_mib}"
             )
-        self._run(argv.wipe_meta_argv(meta_path), f"cannot wipe {meta_path}")
+        self._run(argv.wipe_meta_argv(meta_path, size_mib), f"cannot wipe {meta_path}")
         command = self._commands().create_metadata(meta_path)
         self._run(command, f"cannot create metadata on {meta_path}")
 
-    def _meta_size_mib(self, meta_path: str) -> int:
+    def _require_enough_metadata(self, meta_path: str, size_mib: int) -> None:
+        """Check that a metadata device is large enough for a device of a size.
+
+        :raises BlockDeviceError: it is not.
+        """
+        enough_for_mib = (
+            metadata_hold_sectors(self._meta_sectors(meta_path)) // argv.SECTORS_PER_MIB
+        )
+        if size_mib > enough_for_mib:
+            raise self.fail(
+                f"cannot have {size_mib} MiB: its metadata device {meta_path} is large enough for"
+                f" {enough_for_mib} MiB"
+            )
+
+    def _meta_sectors(self, meta_path: str) -> int:
         done = self._run(argv.meta_size_argv(meta_path), f"cannot measure {meta_path}")
         try:
-            return int(done.stdout) * _SECTOR // _MIB
+            return int(done.stdout)
         except ValueError as err:
             raise self.fail(f"size of {meta_path} is {done.stdout!r:.80}") from err
 
@@ -256,23 +275,45 @@ class DrbdDevice(BlockDevice):
         commands = self._commands()
         for command in commands.prepare_attach(meta):
             self._run(command, f"cannot attach {data}")
-        # The configuration has a smaller size when a growth ended before it was recorded. Writes
-        # to the rest may have been confirmed since then.
-        sectors = max(self.disk.size * argv.SECTORS_PER_MIB, self._agreed_sectors(meta))
-        command = commands.attach(data, meta, sectors, self._params)
+        command = commands.attach(data, meta, self._sectors_to_attach(meta), self._params)
         self._run(command, f"cannot attach {data}")
         rate = commands.sync_options(self._params)
         if rate is not None:
             self._run(rate, "cannot set its synchronisation rate")
 
-    def _agreed_sectors(self, meta: str) -> int:
-        """Return the size of the device when it was last in use, as its metadata have it.
+    def _sectors_to_attach(self, meta: str) -> int:
+        """Return the size with which the device is attached.
 
-        :raises BlockDeviceError: it cannot be read, so that attaching might cut off a part.
+        :raises BlockDeviceError: its metadata cannot be read, so that attaching might cut off a
+            part.
+        """
+        sizes = self._metadata_sizes(meta)
+        # The configuration has a smaller size when a growth ended before it was recorded. Writes
+        # to the rest may have been confirmed since then.
+        wanted = max(self.disk.size * argv.SECTORS_PER_MIB, sizes.agreed_sectors)
+        own_sectors = sizes.own_sectors
+        most = metadata_hold_sectors(
+            self._meta_sectors(meta) if own_sectors is None else own_sectors
+        )
+        if wanted <= most:
+            return wanted
+        # The kernel would refuse to attach it. It never was larger than its metadata allow.
+        _log.warning(
+            "%s gets %s MiB instead of %s MiB, because its metadata are not large enough",
+            self.unique_id,
+            most // argv.SECTORS_PER_MIB,
+            wanted // argv.SECTORS_PER_MIB,
+        )
+        return most
+
+    def _metadata_sizes(self, meta: str) -> parse.MetadataSizes:
+        """Return the sizes in metadata which are not attached.
+
+        :raises BlockDeviceError: they cannot be read.
         """
         done = self._run(self._commands().dump_metadata(meta), f"cannot read {meta}")
         try:
-            return parse.parse_agreed_sectors(done.stdout)
+            return parse.parse_metadata(done.stdout)
         except errors.ParseError as err:
             raise self.fail(f"cannot be attached: {err}") from err
 
@@ -591,13 +632,16 @@ class DrbdDevice(BlockDevice):
         if backing_store:
             if len(self.disk.children) != 2:
                 raise self.fail("has no storage below it which could grow")
-            storage.device(self.disk.children[0]).grow(
-                amount_mib, dry_run=dry_run, backing_store=True, exclusive=exclusive
-            )
+            data, meta = (storage.device(child) for child in self.disk.children)
+            wanted_mib = data.size_bytes() // _MIB + amount_mib
+            self._require_enough_metadata(meta.path, wanted_mib)
+            data.grow(amount_mib, dry_run=dry_run, backing_store=True, exclusive=exclusive)
             return
         wanted_mib = self.disk.size + amount_mib
         # DRBD would make a larger device smaller.
         if not dry_run and self._kernel_sectors() < wanted_mib * argv.SECTORS_PER_MIB:
+            for child in self.disk.children[1:]:
+                self._require_enough_metadata(storage.device(child).path, wanted_mib)
             self._run(self._commands().resize(wanted_mib), f"cannot grow by {amount_mib} MiB")
             self._wait_until_grown(wanted_mib)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.storage.drbd import argv
@@ -55,9 +55,21 @@ _STATES = re.compile(r"\b(?:ro|st):([^/\s]+)/(\S+)\s+ds:([^/\s]+)/(\S+)")
 _PERCENT = re.compile(r"sync'ed:\s*(\d{1,9}(?:\.\d+)?)%")
 _FINISH = re.compile(r"finish:\s*(\d{1,9}):(\d{1,9}):(\d{1,9})")
 _AGREED = re.compile(r"^la-size-sect\s+(\d{1,20});", re.MULTILINE)
+_OWN_SIZE = re.compile(r"^# md_size_sect\s+(\d{1,20})$", re.MULTILINE)
 _OUT_OF_SYNC = re.compile(r"\boos:(\d{1,20})(?!\d)")
 # The first flag after the protocol, which is missing without a connection: running or suspended.
 _SUSPENDED = re.compile(r"\bds:\S+\s+(?:[ABC]\s+)?s")
+
+
+class MetadataSizes(NamedTuple):
+    """Sizes in the metadata of a replica, in sectors of 512 bytes.
+
+    :ivar agreed_sectors: size of the device on which the replicas last agreed; 0 for new metadata.
+    :ivar own_sectors: size of the metadata; None where the version of DRBD does not tell it.
+    """
+
+    agreed_sectors: int
+    own_sectors: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,16 +264,15 @@ def parse_show(text: str) -> MinorConfig:
     return MinorConfig(**found)
 
 
-def parse_agreed_sectors(text: str) -> int:
-    """Read from the output of ``drbdmeta dump-md`` on which size the replicas last agreed.
+def parse_metadata(text: str) -> MetadataSizes:
+    """Read the sizes from the output of ``drbdmeta dump-md``.
 
-    :returns: sectors of 512 bytes; 0 for new metadata.
     :raises ParseError: the text is not such output.
     """
-    found = _AGREED.search(text)
-    if found is None:
+    agreed, own = _AGREED.search(text), _OWN_SIZE.search(text)
+    if agreed is None:
         raise errors.ParseError(f"no size in the output of drbdmeta dump-md: {text!r:.120}")
-    return int(found.group(1))
+    return MetadataSizes(int(agreed.group(1)), int(own.group(1)) if own else None)
 
 
 def _collect(items: Any, path: tuple[str, ...], found: dict[str, Any]) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import capacity, same_device
-from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB
+from ganeti.constants.disk import BLOCK
 from ganeti.objects import Disk, snapshots
-from ganeti.objects.disk_templates import INT_MIRRORED, LVM_BASED
+from ganeti.objects.disk_templates import LVM_BASED
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
@@ -126,11 +126,7 @@ def require_storage(
         return
     if template not in LVM_BASED:
         return
-    needed: dict[str, int] = {}
-    for spec in disk_specs:
-        needed[spec["vg"]] = needed.get(spec["vg"], 0) + spec["size"]
-        if template in INT_MIRRORED:
-            needed[spec["metavg"]] = needed.get(spec["metavg"], 0) + DRBD_META_SIZE_MIB
+    needed = capacity.needed_mib(template, disk_specs)
     capacity.require_free_space(config, rpc, node_uuids, needed, reserved=reserved)
 
 

@@ -7,12 +7,12 @@ taken when a disk is created. Files are sparse, and external storage has its own
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.ops.disks.devices import exclusive_storage
 from ganeti.constants.disk import ST_LVM_VG
-from ganeti.objects import fill
+from ganeti.objects import disk_templates, fill
 from ganeti.wire.calls import NODE_INFO
 
 if TYPE_CHECKING:
@@ -32,6 +32,23 @@ def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
             if device.is_volume:
                 group = device.volume_id.group
                 needed[group] = needed.get(group, 0) + device.size
+    return needed
+
+
+def needed_mib(template: str, planned: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Sum up the space which new disks will take of volume groups, with their metadata.
+
+    :param planned: specs as :func:`.specs.plan_disk` returns them, with their sizes.
+    :returns: name of the volume group -> size in MiB.
+    """
+    needed: dict[str, int] = {}
+    for spec in planned:
+        parts = [(spec.get("vg"), spec["size"])]
+        if spec.get("metavg"):
+            parts.append((spec["metavg"], disk_templates.metadata_mib(template, spec["size"])))
+        for group, size_mib in parts:
+            if group:
+                needed[group] = needed.get(group, 0) + size_mib
     return needed
 
 

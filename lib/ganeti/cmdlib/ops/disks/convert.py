@@ -33,7 +33,7 @@ from ganeti.cmdlib.ops.disks import (
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.constants.disk import DRBD8, DRBD_META_SIZE_MIB, MIXED, PLAIN
+from ganeti.constants.disk import DRBD8, MIXED, PLAIN
 from ganeti.objects.disk_templates import (
     HAVE_PROVIDER,
     INSTANCE_DEPENDENT_PATH,
@@ -241,7 +241,7 @@ def plan(
     if (old, template) == (DRBD8, PLAIN):
         needed = {}
     else:
-        needed = _needed_mib(disk_specs)
+        needed = capacity.needed_mib(template, disk_specs)
     nodes = [] if (old, template) == (PLAIN, DRBD8) else [instance.primary_node]
     if secondary is not None:
         nodes.append(secondary.uuid)
@@ -314,16 +314,6 @@ def _check_secondary(
             " its secondary node",
             errors.ECODE_STATE,
         )
-
-
-def _needed_mib(disk_specs: Sequence[specs.DiskSpec]) -> dict[str, int]:
-    needed: dict[str, int] = {}
-    for spec in disk_specs:
-        if spec.get("vg"):
-            needed[spec["vg"]] = needed.get(spec["vg"], 0) + spec["size"]
-        if spec.get("metavg"):
-            needed[spec["metavg"]] = needed.get(spec["metavg"], 0) + DRBD_META_SIZE_MIB
-    return needed
 
 
 # -- carrying out ----------------------------------------------------------------

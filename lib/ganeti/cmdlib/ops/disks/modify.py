@@ -296,11 +296,8 @@ def require_free_space(
 
     :raises errors.OpPrereqError: they have not.
     """
-    needed: dict[str, int] = {}
-    for step in disk_plan.steps:
-        for group in (step.spec.get("vg"),) if step.action == MOD_ADD else ():
-            if group:
-                needed[group] = needed.get(group, 0) + step.spec["size"]
+    added = [step.spec for step in disk_plan.steps if step.action == MOD_ADD]
+    needed = capacity.needed_mib(disk_plan.template, added)
     capacity.require_free_space(config, rpc, config.instance_nodes(instance), needed)
 
 

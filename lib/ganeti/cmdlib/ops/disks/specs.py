@@ -21,7 +21,6 @@ from ganeti.constants.disk import (
     DISK_ACCESS_MODES,
     DISKLESS,
     DRBD8,
-    DRBD_META_SIZE_MIB,
     DRBD_SECRET_LENGTH,
     FILE_DRIVER_LOOP,
     MAX_DISKS,
@@ -220,6 +219,7 @@ def plan_disk(
         "mode": checked_mode(what, spec.get("mode") or RDWR),
         "name": devices.checked_name(what, spec.get("name")),
     }
+    require_possible(template, what, planned["size"])
     if template in MUST_ADOPT and not spec.get("adopt"):
         raise errors.OpPrereqError(
             f"{what}: disks of template {template} must be adopted. Name the device with adopt=.",
@@ -255,6 +255,21 @@ def plan_disk(
         planned["provider"] = str(spec["provider"])
         planned["params"] = {k: v for k, v in spec.items() if k not in _KNOWN}
     return planned
+
+
+def require_possible(template: str, what: str, size_mib: int) -> None:
+    """Check that a new disk is not larger than the disks of its template can be.
+
+    :param what: the disk, for error messages.
+    :raises errors.OpPrereqError: it is larger.
+    """
+    largest = disk_templates.of(template).largest_mib
+    if largest is not None and size_mib > largest:
+        raise errors.OpPrereqError(
+            f"{what}: a disk of template {template} has at most {text.format_unit(largest)}, not"
+            f" {text.format_unit(size_mib)}",
+            errors.ECODE_INVAL,
+        )
 
 
 def _require_known(template: str, what: str, spec: Mapping[str, Any]) -> None:
@@ -466,9 +481,10 @@ def mirror_children(
     :raises errors.OpPrereqError: the name of a volume is in use.
     """
     stem = config.new_uuid()
+    metadata_mib = disk_templates.metadata_mib(DRBD8, spec["size"])
     parts = (
         (spec["vg"], f"{stem}.disk{index}_data", spec["size"]),
-        (spec["metavg"], f"{stem}.disk{index}_meta", DRBD_META_SIZE_MIB),
+        (spec["metavg"], f"{stem}.disk{index}_meta", metadata_mib),
     )
     for group, volume, _size in parts:
         reserve_volume(config, group, volume)
@@ -508,6 +524,17 @@ def _mirror(
         "children": mirror_children(config, spec, index, nodes),
         "nodes": nodes,
     }
+
+
+def with_new_metadata(disk: Disk) -> Disk:
+    """Return a disk with metadata as large as they are when its storage is made again."""
+    metadata = disk.metadata_device
+    if metadata is None:
+        return disk
+    size_mib = disk_templates.metadata_mib(disk.dev_type, disk.size)
+    return dataclasses.replace(
+        disk, children=(disk.data_device, dataclasses.replace(metadata, size=size_mib))
+    )
 
 
 def new_secret() -> str:
