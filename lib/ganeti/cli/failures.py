@@ -115,10 +115,14 @@ def _outside(err: BaseException) -> tuple[int, str]:
             "Failure: the master daemon closed the connection. Its log shows"
             f" whether it was stopped. Details: {err}"
         )
+    if isinstance(err, errors.RequestError):
+        return EXIT_FAILURE, f"Failure: the master daemon refused the request: {err}"
     if isinstance(err, errors.ProtocolError):
         return EXIT_FAILURE, f"Unhandled protocol error while talking to the master daemon:\n{err}"
     if isinstance(err, errors.JobQueueDrainError):
         return EXIT_FAILURE, f"Failure: {err}. Open it with 'gnt-cluster queue undrain'."
+    if isinstance(err, errors.JobCanceled):
+        return EXIT_FAILURE, f"Failure: the job was canceled: {err}"
     if isinstance(err, errors.JobLost):
         return EXIT_FAILURE, f"Error checking job status: {err}"
     if isinstance(err, errors.GenericError):

@@ -55,12 +55,17 @@ from ganeti.cli import failures
             "Failure: the output cannot be written: No space left on device",
         ),
         (errors.TagError("too long"), 1, "Failure: invalid tag(s) given:\ntoo long"),
-        (errors.JobCanceled("Job was canceled"), 1, "Unhandled Ganeti error: Job was canceled"),
+        (errors.JobCanceled("by request"), 1, "Failure: the job was canceled: by request"),
         (errors.LockError("removed"), 1, "Unhandled Ganeti error: removed"),
         (
             errors.RequestError("Failed to parse"),
             1,
-            "Unhandled protocol error while talking to the master daemon:\nFailed to parse",
+            "Failure: the master daemon refused the request: Failed to parse",
+        ),
+        (
+            errors.ProtocolError("no answer"),
+            1,
+            "Unhandled protocol error while talking to the master daemon:\nno answer",
         ),
         (ValueError("odd"), 1, "Unhandled error (ValueError): odd"),
         (

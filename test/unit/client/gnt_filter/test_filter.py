@@ -151,3 +151,23 @@ def test_mistakes_are_found_before_anything_is_sent(
     assert gnt("filter replace").code == 1
     assert gnt("filter delete a b").code == 1
     assert master.requests == []
+
+
+@pytest.mark.parametrize(
+    ("option", "part"),
+    [
+        ("--predicates={}", "predicates must be a list"),
+        ("--predicates=7", "predicates must be a list"),
+        ("--predicates='[1]'", "a predicate must be a pair"),
+        ("--predicates='[[\"nosuch\", []]]'", "there is no kind of predicate 'nosuch'"),
+        ("--priority=-1", "priority"),
+    ],
+)
+@pytest.mark.parametrize("command", ["add", f"replace {UUID}"])
+def test_a_wrong_rule_is_named_and_not_sent(
+    gnt: Gnt, master: FakeMaster, command: str, option: str, part: str
+) -> None:
+    ended = gnt(f"filter {command} {option}")
+    assert ended.code != 0
+    assert part in ended.err and "nhandled" not in ended.err
+    assert master.requests == []

@@ -187,7 +187,7 @@ def test_a_job_that_fails(command: str, gnt: Gnt, master: FakeMaster) -> None:
     master.add_job(DELAY)
     ended = gnt(f"job {command} 1")
     assert ended.code == 1
-    assert ended.err == "Job 1 failed: Unhandled Ganeti error: Job was canceled\n"
+    assert ended.err == "Job 1 failed: Failure: the job was canceled: Job was canceled\n"
 
 
 def test_several_opcodes_of_which_the_second_fails(gnt: Gnt, master: FakeMaster) -> None:
