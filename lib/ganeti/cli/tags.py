@@ -124,7 +124,7 @@ def _read_tags(source: str | None) -> list[str]:
         lines = sys.stdin.read().splitlines()
     else:
         try:
-            with open(source, encoding="utf-8") as stream:
+            with open(source, encoding="utf-8-sig") as stream:
                 lines = stream.read().splitlines()
         except (OSError, UnicodeDecodeError) as err:
             raise errors.OpPrereqError(

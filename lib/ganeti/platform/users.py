@@ -103,7 +103,7 @@ def current() -> Users:
         return parse("")
     path = paths.current().defaults_file
     try:
-        return parse(fs.read_file(path))
+        return parse(fs.read_edited_file(path))
     except FileNotFoundError:
         return parse("")
     except OSError as err:

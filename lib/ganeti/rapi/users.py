@@ -96,7 +96,7 @@ def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], l
     """
     users: dict[str, User] = {}
     problems = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.removeprefix(fs.BYTE_ORDER_MARK).splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue

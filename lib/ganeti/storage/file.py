@@ -83,7 +83,7 @@ def check_acceptable(virtual_path: str) -> None:
     here = paths.current()
     list_file = here.file_storage_paths_file
     try:
-        allowed = parse_storage_paths(fs.read_file(list_file))
+        allowed = parse_storage_paths(fs.read_edited_file(list_file))
     except FileNotFoundError:
         allowed = list(DEFAULT_TOPS)
     except OSError as err:

@@ -29,6 +29,9 @@ _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
+#: What some editors write before the first character of a text.
+BYTE_ORDER_MARK = "\ufeff"
+
 _serial = itertools.count()
 # The names of temporary files: the real name, the process, a number.
 _TEMPORARY = re.compile(r"\..+\.[0-9]+\.[0-9]+\.new", re.ASCII)
@@ -234,6 +237,16 @@ def read_file(path: str) -> str:
     :raises OSError: the file cannot be read.
     """
     return read_bytes(path).decode("utf-8", "surrogateescape")
+
+
+def read_edited_file(path: str) -> str:
+    """Return the content of a text file which people edit.
+
+    Some editors write a byte order mark before the first character; it is left out.
+
+    :raises OSError: the file cannot be read.
+    """
+    return read_file(path).removeprefix(BYTE_ORDER_MARK)
 
 
 def read_bytes(path: str) -> bytes:

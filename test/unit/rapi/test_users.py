@@ -15,6 +15,7 @@ from ganeti.http.messages import Refused
 from ganeti.rapi import guesses, passwords, users
 from ganeti.rapi.guesses import BURST, INTERVAL_S, PATIENCE_S, Guesses
 from ganeti.rapi.users import Users
+from ganeti.utils import fs
 
 # A thousandth of the usual cost; one test pays the whole of it.
 _CHEAP = (1 << 5, 8, 3)
@@ -300,3 +301,12 @@ def test_a_file_that_is_no_text(lab: Lab) -> None:
     lab.path.write_bytes(b"\xff\xfe\0 \xff x y\njack secret\n")
     lab.users.refresh()
     assert lab.identify(basic("jack", "secret"))
+
+
+def test_a_byte_order_mark_locks_nobody_out(tmp_path: Path) -> None:
+    text = "\ufeffjack secret write\nprobe word\n"
+    found, problems = users.parse(text)
+    assert list(found) == ["jack", "probe"] and problems == []
+    path = tmp_path / "users"
+    path.write_text(text, encoding="utf-8")
+    assert fs.read_edited_file(str(path)) == text[1:]

@@ -324,7 +324,7 @@ def _read(path: str) -> str:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise _Wrong(f"'{name}' is not a file")
-        return fs.read_file(path)
+        return fs.read_edited_file(path)
     except FileNotFoundError:
         raise _Wrong(f"file '{name}' is missing") from None
     except OSError as err:

@@ -59,7 +59,7 @@ def _read_opcodes(name: str) -> list[Any]:
     from ganeti.wire import json
 
     try:
-        operations = json.loads(sys.stdin.read() if name == "-" else fs.read_file(name))
+        operations = json.loads(sys.stdin.read() if name == "-" else fs.read_edited_file(name))
     except OSError as err:
         raise errors.OpPrereqError(
             f"cannot read '{name}': {err.strerror}", errors.ECODE_INVAL

@@ -27,7 +27,7 @@ def read(path: str) -> list[OpInstanceCreate]:
     from ganeti.wire import json
 
     try:
-        described = json.loads(fs.read_file(path))
+        described = json.loads(fs.read_edited_file(path))
     except OSError as err:
         raise errors.OpPrereqError(
             f"cannot read {path}: {err.strerror}", errors.ECODE_ENVIRON

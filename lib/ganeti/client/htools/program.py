@@ -56,7 +56,7 @@ def read_file(name: str) -> str:
     try:
         if name == "-":
             return sys.stdin.read()
-        with open(name, encoding="utf-8") as stream:
+        with open(name, encoding="utf-8-sig") as stream:
             return stream.read()
     except OSError as failure:
         raise errors.ParseError(f"cannot read {name}: {failure.strerror}") from failure

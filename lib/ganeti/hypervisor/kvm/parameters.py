@@ -83,7 +83,7 @@ def passwords(hvparams: Mapping[str, Any]) -> dict[str, str]:
         if not enabled or not path:
             continue
         try:
-            lines = fs.read_file(path).splitlines()
+            lines = fs.read_edited_file(path).splitlines()
         except OSError as err:
             raise errors.HypervisorError(
                 f"parameter {parameter}: {path} cannot be read: {err.strerror}"

@@ -72,7 +72,7 @@ def vnc_password(hypervisor: str, hvparams: Mapping[str, Any]) -> str | None:
         return None
     path = str(hvparams.get("vnc_password_file") or "")
     try:
-        lines = fs.read_file(path).splitlines()
+        lines = fs.read_edited_file(path).splitlines()
     except OSError as err:
         raise errors.HypervisorError(
             f"parameter vnc_password_file: {path} cannot be read: {err.strerror}. Write a password"

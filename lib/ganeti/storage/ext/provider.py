@@ -100,7 +100,7 @@ def inspect(path: str) -> Finding:
         elif script not in OWN:
             scripts[f"{script}_script"] = file
     try:
-        text = fs.read_file(f"{path}/{PARAMETERS_FILE}")
+        text = fs.read_edited_file(f"{path}/{PARAMETERS_FILE}")
     except OSError as err:
         return Finding(name, path, f"file {PARAMETERS_FILE} cannot be read: {err.strerror}", None)
     provider = ExtStorage(
