@@ -247,6 +247,9 @@ def disk_params(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
                 f" {text.comma_join(disk_c.DISK_ACCESS_MODES)}, not '{access}'"
             )
         for name, value in forced.items():
+            pattern = known[name].pattern
+            if pattern and not re.fullmatch(pattern, str(value), re.ASCII):
+                raise errors.ParameterError(f"disk template {template}: {name} cannot be '{value}'")
             if isinstance(value, int) and not isinstance(value, bool) and value < 0:
                 raise errors.ParameterError(
                     f"disk template {template}: {name} cannot be below zero"

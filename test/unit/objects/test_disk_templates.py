@@ -17,6 +17,7 @@ from ganeti.objects import cluster_rules, disk_templates
 from ganeti.objects.disk_templates import drbd
 from ganeti.objects.disk_templates.descriptor import IdRequest
 from ganeti.opcodes import types
+from ganeti.storage.drbd import argv
 
 
 def _request(template, **spec):
@@ -146,3 +147,16 @@ def test_metadata_that_hold_nothing() -> None:
     assert drbd.metadata_hold_mib(128) == 4193152
     # No device is larger, however large its metadata are.
     assert drbd.metadata_hold_mib(1 << 20) == drbd.LARGEST_MIB
+
+
+@pytest.mark.parametrize("value", ["n", "b", "bf", "fb", "dfb", "d"])
+def test_combinations_of_barriers(value: str) -> None:
+    given = {"drbd": {"disk-barriers": value}}
+    assert cluster_rules.disk_params(given) == given
+    assert argv.check_barriers(value) == frozenset(value) - {"n"}
+
+
+def test_every_default_matches_its_pattern() -> None:
+    for name in disk_templates.ALL:
+        given = {name: disk_templates.defaults(name)}
+        assert cluster_rules.disk_params(given) == given

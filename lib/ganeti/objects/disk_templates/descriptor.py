@@ -21,10 +21,16 @@ NEVER, MAY, MUST = "never", "may", "must"
 
 
 class Parameter(NamedTuple):
-    """One parameter of a disk template: its name of a type, and its default."""
+    """One parameter of a disk template.
+
+    :ivar type: name of its type.
+    :ivar default: its default.
+    :ivar pattern: regular expression which a text must match as a whole; empty for any text.
+    """
 
     type: str
     default: object
+    pattern: str = ""
 
 
 class DirectoryCheck(NamedTuple):

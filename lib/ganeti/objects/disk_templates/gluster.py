@@ -25,9 +25,9 @@ DESCRIPTOR = DiskTemplateDescriptor(
     device="ganeti.storage.gluster:GlusterDevice",
     parameters={
         "access": Parameter("string", disk_c.KERNELSPACE),
-        "host": Parameter("string", "127.0.0.1"),
+        "host": Parameter("string", "127.0.0.1", r"[A-Za-z0-9_.:-]+"),
         "port": Parameter("int", 24007),
-        "volume": Parameter("string", "gv0"),
+        "volume": Parameter("string", "gv0", r"[A-Za-z0-9_][A-Za-z0-9_.-]*"),
     },
     new_id=_new_id,
     is_file_based=True,

@@ -23,7 +23,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     device="ganeti.storage.rbd:RbdDevice",
     parameters={
         "access": Parameter("string", disk_c.KERNELSPACE),
-        "pool": Parameter("string", "rbd"),
+        "pool": Parameter("string", "rbd", r"[A-Za-z0-9_.][A-Za-z0-9_.+-]*"),
         "user-id": Parameter("string", ""),
     },
     new_id=_new_id,
