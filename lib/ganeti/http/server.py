@@ -16,8 +16,9 @@ Limits for clients:
 - handshake and request must be complete within ``Limits.request_s``, or the kernel ends the child
   (by an alarm, which single bytes do not delay);
 - head and body have a size limit;
-- at most ``Limits.children`` children exist. When all exist, the parent ends the oldest one whose
-  peer is still unauthenticated, so that unauthenticated peers cannot block calls of the cluster.
+- at most ``Limits.children`` children exist. When all exist, the parent ends those whose peers are
+  unauthenticated for the longest time, as many as clients wait, so that unauthenticated peers
+  cannot block calls of the cluster.
   Idle kept connections end when somebody waits. When all children work for the cluster, the next
   caller waits in the queue of the socket.
 
@@ -73,6 +74,8 @@ _HEAD_RECEIVE_BYTES = 16 * 1024
 # Interval in which the parent tries again (after a failed fork, with too many children).
 _RETRY_MS = 200
 _FAILED_PAUSE_S = 1.0
+# So many children are forked at once for clients which wait.
+_BURST = 32
 # Spare children end at once when the pipe closes; on an overloaded machine they may need longer.
 _SPARES_END_S = 10.0
 # A peer which is unauthenticated for so long may be disconnected in favour of another one.
@@ -317,10 +320,12 @@ class ForkingServer:
     def _provide(self) -> int | None:
         """Fork missing spare children; return how many milliseconds to wait for events."""
         spares = sum(child.spare for child in self._children.values() if not child.retired)
-        wanted = min(self._limits.spares, self._limits.children - len(self._children) + spares)
+        places = self._limits.children - len(self._children) + spares
+        waiting = self._waiting()
+        wanted = min(max(self._limits.spares, min(waiting, _BURST)), places)
         if wanted <= 0:
-            self._drop_unauthenticated()
-            if self._somebody_waits():
+            self._drop_unauthenticated(waiting)
+            if waiting:
                 self._renew_spares()  # ends the idle kept connections
             return _RETRY_MS
         if spares < wanted and self._clock() < self._not_before:
@@ -330,9 +335,9 @@ class ForkingServer:
                 return _RETRY_MS
         return None
 
-    def _somebody_waits(self) -> bool:
-        """Tell whether a client has connected for which there is no child."""
-        return bool(net.wait_readable([self._sock], 0))
+    def _waiting(self) -> int:
+        """Return the number of clients which have connected and for which there is no child."""
+        return net.waiting_connections(self._sock)
 
     def _fork(self) -> bool:
         self._context()  # a new context is made here, so that all children share it and its tickets
@@ -356,21 +361,22 @@ class ForkingServer:
         self._poll.register(pidfd, select.POLLIN)
         return child
 
-    def _drop_unauthenticated(self) -> None:
-        """End the child whose peer is unauthenticated for the longest time."""
-        unauthenticated = [
+    def _drop_unauthenticated(self, waiting: int = 1) -> None:
+        """End the children whose peers are unauthenticated for the longest time.
+
+        :param waiting: number of clients which wait for a child; as many children end, and at least
+            one.
+        """
+        # A peer which has just connected may be a node of the cluster: it gets a moment.
+        begun_before = self._clock() - _UNAUTHENTICATED_S
+        unauthenticated = sorted(
             (child.started, child.pidfd)
             for child in self._children.values()
-            if child.started is not None and not child.accepted
-        ]
-        if unauthenticated:
-            started, pidfd = min(unauthenticated)
-            # A peer which has just connected may be a node of the cluster: it gets a moment.
-            if self._clock() - started > _UNAUTHENTICATED_S:
-                _log.warning(
-                    "too many connections: dropping the one of %s", self._children[pidfd].peer
-                )
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            if child.started is not None and not child.accepted and child.started < begun_before
+        )
+        for _started, pidfd in unauthenticated[: max(1, waiting)]:
+            _log.warning("too many connections: dropping the one of %s", self._children[pidfd].peer)
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     def _read_control(self) -> None:
         """Read messages of children.

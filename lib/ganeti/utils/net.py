@@ -204,6 +204,22 @@ class _ShortPath:
             self._fd = None
 
 
+# Where tcp(7) has `tcpi_unacked`, which for a listening socket is the length of its queue.
+_TCP_INFO_QUEUE = struct.Struct("=24xI")
+
+
+def waiting_connections(sock: socket.socket) -> int:
+    """Return the number of connections which wait to be accepted from a listening socket.
+
+    :returns: for a socket which is not TCP, 1 if there is any.
+    """
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_QUEUE.size)
+    except OSError:
+        return len(wait_readable([sock], 0))
+    return int(_TCP_INFO_QUEUE.unpack(info)[0])
+
+
 def wait_readable(
     sources: Iterable[int | _HasDescriptor], timeout_s: float | None = None
 ) -> set[int]:

@@ -117,3 +117,38 @@ def test_the_time_for_a_request_counts_for_each_one_of_a_kept_connection(
     request_s = parent.server._limits.request_s
     # It runs while a request is awaited; none runs while nothing was sent, and at the end.
     assert timers == [0, request_s, 0, request_s, 0, -1.0]
+
+
+def test_as_many_are_ended_as_wait(parent: Parent) -> None:
+    for number in range(1, 6):
+        parent.child(number)
+        parent.tell(f"+{number},192.0.2.66 ")
+    parent.now += 2 * server._UNAUTHENTICATED_S
+    parent.child(6)
+    parent.tell("+6,192.0.2.1 ")
+    parent.server._drop_unauthenticated(3)
+    assert parent.ended == [1, 2, 3]
+    # The last one has just connected.
+    parent.server._drop_unauthenticated(300)
+    assert parent.ended == [1, 2, 3, 1, 2, 3, 4, 5]
+
+
+def test_clients_which_wait_get_children_at_once(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = 0
+
+    def fork() -> bool:
+        nonlocal made
+        made += 1
+        parent.child(1000 + made)
+        return True
+
+    monkeypatch.setattr(parent.server, "_fork", fork)
+    waiting = iter([0, 20, 1000])
+    monkeypatch.setattr(parent.server, "_waiting", lambda: next(waiting))
+    counts = []
+    for _ in range(3):
+        parent.server._provide()
+        counts.append(made)
+    assert counts == [2, 20, server._BURST]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti.utils import net
+from ganeti.utils import net, retry
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,23 @@ def test_a_server_which_is_busy_accepting_is_waited_for(tmp_path: Path) -> None:
         accepting.start()
         net.unix_connect(path, 60).close()
         accepting.join()
+
+
+def test_how_many_connections_wait() -> None:
+    with net.tcp_listen("127.0.0.1", 0, backlog=5) as listening:
+        address = listening.getsockname()
+        assert net.waiting_connections(listening) == 0
+        with socket.create_connection(address), socket.create_connection(address):
+            net.wait_readable([listening], 10.0)
+            retry.until(lambda: _two_wait(listening), timeout_s=10.0)
+            listening.accept()[0].close()
+            assert net.waiting_connections(listening) == 1
+    first, second = socket.socketpair()
+    with first, second:
+        assert net.waiting_connections(first) == 0
+
+
+def _two_wait(listening: socket.socket) -> None:
+    found = net.waiting_connections(listening)
+    if found != 2:
+        raise retry.Again(f"{found} connections wait")
