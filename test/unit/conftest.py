@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from ganeti.storage import base
 from ganeti.utils import process
 
 # A slow machine is not a failure.
@@ -21,3 +22,9 @@ def _programs_on_request_only(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with process.forbid("a unit test starts a program. Mark it with pytest.mark.programs"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_patience_with_busy_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a removal which fails be tried once; tests of the repetition allow more."""
+    monkeypatch.setattr(base, "BUSY_S", 0.0)

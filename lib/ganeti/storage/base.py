@@ -27,9 +27,20 @@ from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage import busy
+from ganeti.utils import retry
+
+#: How many seconds an operation is repeated which fails because something holds the device. Ceph
+#: needs so long to notice that a client has died; udev and programs which look for file systems
+#: need less.
+BUSY_S = 30.0
+_BUSY_DELAY = (0.1, 1.5, 2.0)
 
 #: Operations during which no other program may work on the device.
 _NEED_IDLE = frozenset(("create", "remove", "open", "grow", "rename", "snapshot", "keep_snapshot"))
+
+
+def _cannot_help() -> bool:
+    return False
 
 
 def _asking(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,6 +64,8 @@ class BlockDevice(ABC):
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
+        #: Called when the device is found in use; whether it has ended a use of the device.
+        self.on_busy: Callable[[], bool] = _cannot_help
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -83,6 +96,31 @@ class BlockDevice(ABC):
     @abstractmethod
     def remove(self) -> None:
         """Remove the device with its content; one which does not exist is not an error."""
+
+    def until_free(self, attempt: Callable[[], errors.BlockDeviceError | None]) -> None:
+        """Repeat an operation which fails while something holds the device, such as udev.
+
+        :param attempt: tries it once; returns the error when it may succeed later, and raises one
+            when it never will.
+        :raises BlockDeviceError: it did not succeed within :data:`BUSY_S`.
+        """
+
+        def once() -> None:
+            problem = attempt()
+            if problem is None:
+                return
+            try:
+                if self.on_busy() and (problem := attempt()) is None:
+                    return
+            except errors.BlockDeviceError as err:
+                problem = err
+            raise retry.Again(problem)
+
+        try:
+            retry.until(once, timeout_s=BUSY_S, delay=_BUSY_DELAY)
+        except errors.RetryTimeout as err:
+            problem = err.args[0]
+            raise problem from err
 
     @abstractmethod
     def exists(self) -> bool:

@@ -8,6 +8,7 @@ in a virtual cluster they are below the root directory of the node.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -19,9 +20,9 @@ from ganeti.constants import disk as disk_constants
 from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
 from ganeti.platform import paths
-from ganeti.storage import content
+from ganeti.storage import base, content
 from ganeti.storage.base import BlockDevice
-from ganeti.utils import fs
+from ganeti.utils import fs, retry
 
 _MIB = 1 << 20
 # The usual file systems have no larger sparse files.
@@ -126,14 +127,29 @@ def remove_dir(virtual_path: str) -> None:
         be removed.
     """
     path = _local(virtual_path)
+
+    def removed() -> None:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError as err:
+            if err.errno == errno.ENOTEMPTY and all(map(_is_open_elsewhere, os.listdir(path))):
+                raise retry.Again(err) from err
+            raise
+
     try:
-        os.rmdir(path)
-    except FileNotFoundError:
-        return
-    except OSError as err:
+        retry.until(removed, timeout_s=base.BUSY_S)
+    except (OSError, errors.RetryTimeout) as failure:
+        err = failure if isinstance(failure, OSError) else failure.args[0]
         raise errors.FileStoragePathError(
             f"cannot remove the directory {path}: {err.strerror}"
         ) from err
+
+
+def _is_open_elsewhere(name: str) -> bool:
+    """Return True for what NFS leaves of a removed file until the last program closes it."""
+    return name.startswith(".nfs")
 
 
 def rename_dir(old_virtual: str, new_virtual: str) -> None:

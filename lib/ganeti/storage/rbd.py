@@ -204,7 +204,8 @@ class RbdDevice(BlockDevice):
         """Unmap and destroy the image; one which is surely absent is not an error."""
         self.shutdown()
         if self._exists_in_pool():
-            self._run(image_argv(["rm"], self._pool, self.name, self._user), "cannot be removed")
+            command = image_argv(["rm"], self._pool, self.name, self._user)
+            self.until_free(lambda: self._try(command, "cannot be removed"))
 
     def exists(self) -> bool:
         """Return True if the image exists or is mapped; absent is only what Ceph does not list.
@@ -269,7 +270,25 @@ class RbdDevice(BlockDevice):
         """Unmap the image."""
         device = self._mapped()
         if device is not None:
-            self._run(unmap_argv(device, self._user), "cannot be unmapped")
+            command = unmap_argv(device, self._user)
+            self.until_free(lambda: self._try(command, "cannot be unmapped"))
+
+    def _try(self, command: list[str], problem: str) -> errors.BlockDeviceError | None:
+        """Run a command which something may hinder that has the image open.
+
+        :returns: the error while the image has watchers, or its device is open.
+        :raises BlockDeviceError: it fails for another reason.
+        """
+        try:
+            done = process.run(command, timeout_s=_TIMEOUT_S, check=False)
+        except errors.CommandError as err:
+            raise self.fail(f"{problem}: {err}") from err
+        if not done.failed:
+            return None
+        failure = self.fail(f"{problem}: {done.problem}")
+        if done.exit_code != errno.EBUSY:
+            raise failure
+        return failure
 
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False

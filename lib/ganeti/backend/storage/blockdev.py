@@ -223,13 +223,10 @@ def remove(disk: Disk) -> None:
     busy.require_idle(disk)
     device = storage.device(disk)
     path = "" if device.PATH_NEEDS_ASSEMBLY else _known_path(device)
-    try:
-        device.remove()
-    except errors.BlockDeviceError:
+    if disk.is_volume:
         # A device above it may be left from an interrupted operation.
-        if not disk.is_volume or not leftover.take_down(path):
-            raise
-        device.remove()
+        device.on_busy = lambda: leftover.take_down(path)
+    device.remove()
     _forget_owner(path)
     for child in disk.children:
         remove(child)

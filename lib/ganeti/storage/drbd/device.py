@@ -346,9 +346,17 @@ class DrbdDevice(BlockDevice):
 
         :raises BlockDeviceError: a program has it open; it stays as it is.
         """
+        self.until_free(self._try_to_shut_down)
+
+    def _try_to_shut_down(self) -> errors.BlockDeviceError | None:
         if not status.loaded() or status.minor(self.minor) is None:
-            return
-        self._run(self._commands().down(self._configuration().resource), "cannot be taken down")
+            return None
+        try:
+            self._run(self._commands().down(self._configuration().resource), "cannot be taken down")
+        except errors.BlockDeviceError as err:
+            # The kernel refuses it while any program has the device open.
+            return err
+        return None
 
     # -- roles -----------------------------------------------------------------
 

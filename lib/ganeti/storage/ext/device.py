@@ -113,7 +113,15 @@ class ExtDevice(BlockDevice):
     def remove(self) -> None:
         """Let the provider remove the volume; its script accepts one which does not exist."""
         self._attached = None
-        self._script("remove")
+        self.until_free(lambda: self._try("remove"))
+
+    def _try(self, script: str) -> errors.BlockDeviceError | None:
+        """Run a script which may be repeated; return its error, whose cause only it knows."""
+        try:
+            self._script(script)
+        except errors.BlockDeviceError as err:
+            return err
+        return None
 
     def exists(self) -> bool:
         """Return True if the volume exists: what the provider's ``exists`` says.
@@ -163,7 +171,7 @@ class ExtDevice(BlockDevice):
     def shutdown(self) -> None:
         """Detach the volume."""
         self._attached = None
-        self._script("detach")
+        self.until_free(lambda: self._try("detach"))
 
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False

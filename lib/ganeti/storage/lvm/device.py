@@ -119,10 +119,14 @@ class LogicalVolumeDevice(BlockDevice):
 
     def remove(self) -> None:
         """Remove the volume; one which does not exist is not an error."""
+        self.until_free(self._try_to_remove)
+
+    def _try_to_remove(self) -> errors.BlockDeviceError | None:
         # Its existence is checked only after a failure: a query takes as long as the removal.
         done = facts.here().change(argv.remove_argv(self.group, self.name), check=False)
         if done.failed and self.exists():
-            raise self.fail(f"cannot be removed: {done.problem}")
+            return self.fail(f"cannot be removed: {done.problem}")
+        return None
 
     def exists(self) -> bool:
         """Return True if the volume exists; absent is only a volume of a complete volume group.
