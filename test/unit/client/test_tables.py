@@ -28,6 +28,8 @@ ADDED = {
     "--auto-balance": "automatic balance by the watcher",
     "--leave-out": "an upgrade without nodes which are offline",
     "--simulate": "an upgrade tried on a virtual cluster",
+    "--conflicts-check": "the choice of a new network can be changed",
+    "--continue": "a guest which somebody has paused",
     "--explain": "the reasons for the choice of nodes",
     "--filter": "every list takes filter expressions",
     "--units": "every list can show fields which are sizes",

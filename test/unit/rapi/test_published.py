@@ -45,6 +45,7 @@ OWN_MEMBERS = {
     "/2/instances": {"explain"},
     _INSTANCE: {"unfinished_import"},
     f"{_INSTANCE}/modify": {"hypervisor"},
+    "/2/networks/{network_name}/modify": {"conflicts_check"},
     "/2/groups": {"enabled_hypervisors"},
     "/2/groups/{group_name}/modify": {"enabled_hypervisors"},
     "/2/modify": {
