@@ -7,6 +7,8 @@ process with all tests in its memory takes ten times as long.
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import logging
 import os
@@ -25,6 +27,17 @@ ADDRESS = "127.19.18.1"
 SERVER_PEM, CA_FILE = "server.pem", "server-ca.pem"
 CERTS_FILE = "ssconf_master_candidates_certs"
 LOG, DUE = "log", "due"
+
+
+@contextlib.contextmanager
+def clock_of_maker(days):
+    """Certificates are made with a clock which is wrong by so many days."""
+    right = x509._now
+    x509._now = lambda: right() + datetime.timedelta(days=days)
+    try:
+        yield
+    finally:
+        x509._now = right
 
 
 class Lab:

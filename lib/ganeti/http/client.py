@@ -31,6 +31,11 @@ A request may *pin* the key of its node: the connection is closed before anythin
 the certificate of the peer has this key. A resumed session or a kept connection is that of an
 earlier request with the same pin, so it costs nothing more.
 
+The key decides, and not the date: when libcurl refuses the certificate of a node, the request is
+repeated with the pin alone. Without a pin, the node is asked for its key in a handshake of its own,
+in which the signature of the cluster counts and the date does not. So a cluster whose certificate
+has expired goes on, with one more handshake for each new connection, and can be given another one.
+
 A transfer ends with a :class:`Reply` or with a :class:`Failure` of one of three kinds:
 ``unreachable`` (no connection, or no answer in time), ``refused`` (one side does not accept the
 certificate of the other), ``failed`` (the connection broke; it is unknown what the node did).
@@ -48,12 +53,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pycurl
 
 from ganeti import errors, http
-from ganeti.utils import memory, metrics
+from ganeti.utils import memory, metrics, x509
 from ganeti.utils.net import wait_readable
 
 _CALL_TIME = metrics.Histogram(
@@ -186,7 +191,8 @@ class _Transfer:
     """A request which is being sent."""
 
     __slots__ = (
-        "_maybe_sent", "_repeated", "body", "generation", "handle", "headers", "index", "request",
+        "_maybe_sent", "_mistrust", "_repeated", "body", "generation", "handle", "headers", "index",
+        "request", "used_up",
     )  # fmt: skip
 
     def __init__(
@@ -194,6 +200,10 @@ class _Transfer:
     ) -> None:
         self._repeated = False
         self._maybe_sent = False
+        # Why the certificate of the node was refused before its key was asked for.
+        self._mistrust = ""
+        #: The handle has settings of this request, and serves no other one.
+        self.used_up = False
         self.generation = generation
         self.index = index
         self.request = request
@@ -247,6 +257,27 @@ class _Transfer:
         self.handle.setopt(pycurl.FRESH_CONNECT, 1)
         return True
 
+    def by_key(self, code: int, text: str, shown_pin: Callable[[OutgoingRequest], str]) -> bool:
+        """After a refused certificate, prepare to send the request to the known key alone.
+
+        Nothing was sent. This is done once.
+
+        :param shown_pin: returns the key which the node shows, empty if it is not of the cluster.
+        :returns: whether it is to be sent again.
+        """
+        if self._mistrust or not _is_mistrust(code, text):
+            return False
+        pin = self.request.pin
+        if not pin:
+            pin = shown_pin(self.request)
+            self.used_up = True
+        if not pin:
+            return False
+        self._mistrust = text or pycurl_text(code)
+        self.handle.setopt(pycurl.PINNEDPUBLICKEY, pin)
+        self.handle.setopt(pycurl.SSL_VERIFYPEER, 0)
+        return True
+
     def reply(self) -> Reply:
         return Reply(
             self.handle.getinfo(pycurl.RESPONSE_CODE),
@@ -274,6 +305,8 @@ class _Transfer:
 
     def failure(self, code: int, message: str) -> Failure:
         text = message or pycurl_text(code)
+        if code == pycurl.E_SSL_PINNEDPUBKEYNOTMATCH and self._mistrust:
+            code, text = pycurl.E_PEER_FAILED_VERIFICATION, self._mistrust
         if code == pycurl.E_SSL_PINNEDPUBKEYNOTMATCH:
             return Failure(
                 REFUSED,
@@ -281,8 +314,7 @@ class _Transfer:
                 " another key than this node has",
                 wrong_key=True,
             )
-        # GnuTLS has no code for the error that our certificate cannot be used.
-        if code in _TRUST_CODES or "X.509" in text:
+        if _is_mistrust(code, text):
             return Failure(REFUSED, f"no trust between the certificates of both sides: {text}")
         # With a TLS alert the node says that it does not accept our certificate; libcurl reports it
         # while it connects (TLS 1.2) or when it reads the answer (TLS 1.3).
@@ -318,6 +350,11 @@ class _Transfer:
 
     def _sent(self) -> bool:
         return bool(self.handle.getinfo(pycurl.REQUEST_SIZE) > 0)
+
+
+def _is_mistrust(code: int, text: str) -> bool:
+    # GnuTLS has no code for the error that our certificate cannot be used.
+    return code in _TRUST_CODES or "X.509" in text
 
 
 def pycurl_text(code: int) -> str:
@@ -475,10 +512,25 @@ class Client:
                 transfer.handle.perform()
                 outcome = transfer.reply()
             except pycurl.error as err:
-                if not transfer.repeat(int(err.args[0])):
-                    outcome = transfer.failure(*err.args)
+                code, text = cast("tuple[int, str]", err.args)
+                if not (transfer.repeat(code) or transfer.by_key(code, text, self.shown_pin)):
+                    outcome = transfer.failure(code, text)
         self.close(transfer, alone=True)
         return outcome
+
+    def shown_pin(self, request: OutgoingRequest) -> str:
+        """Return the key which a node shows, as in ``OutgoingRequest.pin``.
+
+        :returns: the empty text when it cannot be reached, or is not a node of the cluster.
+        """
+        pin = x509.shown_pin(
+            request.address,
+            request.port,
+            self._cert_file,
+            self._ca_file,
+            min(self._connect_timeout_s, request.timeout_s),
+        )
+        return "" if pin is None else pin_text([pin])
 
     def reset(self, ca_file: str | None = None) -> None:
         """Forget all sessions and handles, after a certificate was changed.
@@ -523,7 +575,7 @@ class Client:
         transfer.handle.setopt(pycurl.WRITEFUNCTION, _nothing)
         transfer.handle.setopt(pycurl.HEADERFUNCTION, _nothing)
         transfer.handle.setopt(pycurl.POSTFIELDS, b"")  # it keeps the body, perhaps megabytes
-        if transfer.request.show:
+        if transfer.request.show or transfer.used_up:
             # A resumed session would not show the certificate again.
             transfer.handle.close()
             return
@@ -690,7 +742,7 @@ class _Driver:
                     running[transfer.handle] = transfer
                     self._multi.add_handle(transfer.handle)
                 self._step(limit)
-                for transfer, outcome in self._finished(running):
+                for transfer, outcome in self._finished(running, client.shown_pin):
                     seconds = transfer.handle.getinfo(pycurl.TOTAL_TIME)
                     _CALL_TIME.observe(seconds, transfer.request.procedure)
                     outcomes[transfer.index] = outcome
@@ -733,6 +785,7 @@ class _Driver:
     def _finished(
         self,
         running: dict[pycurl.Curl, _Transfer],
+        shown_pin: Callable[[OutgoingRequest], str],
     ) -> list[tuple[_Transfer, Outcome]]:
         done: list[tuple[_Transfer, Outcome]] = []
         again: list[pycurl.Curl] = []
@@ -744,7 +797,7 @@ class _Driver:
                 done.append((transfer, transfer.reply()))
             for handle, code, text in bad:
                 transfer = running[handle]
-                if transfer.repeat(code):
+                if transfer.repeat(code) or transfer.by_key(code, text, shown_pin):
                     again.append(handle)
                 else:
                     done.append((running.pop(handle), transfer.failure(code, text)))

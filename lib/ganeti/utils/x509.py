@@ -22,6 +22,7 @@ import hashlib
 import logging
 import os
 import re
+import socket
 import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,9 +49,13 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AESCCM:!aNULL:!PSK:!SRP:!kRSA"
 SEVERITY_WARNING = "WARNING"
 SEVERITY_ERROR = "ERROR"
 
-# A node whose clock is late, for example by a time zone, must accept a new certificate.
+# X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which the standard library has no name.
+_NO_CHECK_TIME = 0x200000
+# Programs of older versions look at the dates; there, a node whose clock is late by a time zone
+# must accept a new certificate.
 _BACKDATE = datetime.timedelta(days=1)
 _DER_SEQUENCE = 0x30
+_DER_UTC_TIME = 0x17
 # The explicit tag of the optional field ``version``.
 _DER_VERSION = 0xA0
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
@@ -192,23 +197,60 @@ def key_pin(pem: str, filename: str = "(text)") -> str:
     return base64.b64encode(hashlib.sha256(der).digest()).decode("ascii")
 
 
+def validity(pem: str, filename: str = "(text)") -> tuple[float, float]:
+    """Return the dates between which the first certificate in a PEM is valid.
+
+    :returns: seconds since 1970.
+    :raises X509CertError: the certificate cannot be read.
+    """
+    try:
+        der = ssl.PEM_cert_to_DER_cert(certificate_part(pem, filename))
+        place, end = _der_content(der, _field(der, 3))
+        dates = []
+        while place < end:
+            tag, (start, following) = der[place], _der_content(der, place)
+            dates.append(_time(tag, der[start:following].decode("ascii")))
+            place = following
+        not_before, not_after = dates
+    except (ValueError, IndexError) as err:
+        raise errors.X509CertError(filename, f"cannot read the certificate: {err}") from err
+    return not_before, not_after
+
+
+def _time(tag: int, text: str) -> float:
+    """Convert a time of a certificate. Source: RFC 5280, section 4.1.2.5."""
+    if tag == _DER_UTC_TIME:
+        # Two digits of the year: 1950 to 2049.
+        text = f"{'19' if text[:2] >= '50' else '20'}{text}"
+    return datetime.datetime.strptime(f"{text}+0000", "%Y%m%d%H%M%SZ%z").timestamp()
+
+
 def _public_part(der: bytes) -> bytes:
     """Return the field ``subjectPublicKeyInfo`` of a certificate in its binary form.
+
+    :raises ValueError: it is not a certificate (:class:`IndexError`: it is too short).
+    """
+    place = _field(der, 5)
+    if der[place] != _DER_SEQUENCE:
+        raise ValueError("it has no public key")
+    return der[place : _der_content(der, place)[1]]
+
+
+def _field(der: bytes, number: int) -> int:
+    """Return where a field of a certificate in its binary form begins.
 
     Without the library, which takes a tenth of a second to import in each program that calls nodes.
     Source: RFC 5280, section 4.1, and the lengths of DER in X.690.
 
-    :raises ValueError: it is not a certificate (:class:`IndexError`: it is too short).
+    :param number: 0 serialNumber, 1 signature, 2 issuer, 3 validity, 4 subject, 5 the public key.
     """
     start, _ = _der_content(der, 0)  # Certificate
     place, _ = _der_content(der, start)  # TBSCertificate
     if der[place] == _DER_VERSION:
         place = _der_content(der, place)[1]
-    for _ in range(5):  # serialNumber, signature, issuer, validity, subject
+    for _ in range(number):
         place = _der_content(der, place)[1]
-    if der[place] != _DER_SEQUENCE:
-        raise ValueError("it has no public key")
-    return der[place : _der_content(der, place)[1]]
+    return place
 
 
 def _der_content(der: bytes, place: int) -> tuple[int, int]:
@@ -280,13 +322,12 @@ def check_expiry(
     :returns: ``(None, "")``, or the severity (WARNING, ERROR) and a message.
     :raises X509CertError: the certificate cannot be read.
     """
-    info = describe(pem, filename)
-    if now < info.not_before:
-        start = _show(info.not_before)
-        return SEVERITY_ERROR, f"certificate {filename} is not valid before {start}"
-    if now > info.not_after:
-        return SEVERITY_ERROR, f"certificate {filename} expired on {_show(info.not_after)}"
-    days_left = int((info.not_after - now) // 86400)
+    not_before, not_after = validity(pem, filename)
+    if now < not_before:
+        return SEVERITY_ERROR, f"certificate {filename} is not valid before {_show(not_before)}"
+    if now > not_after:
+        return SEVERITY_ERROR, f"certificate {filename} expired on {_show(not_after)}"
+    days_left = int((not_after - now) // 86400)
     text = f"certificate {filename} expires in {days_left} days"
     if days_left <= error_days:
         return SEVERITY_ERROR, text
@@ -295,18 +336,58 @@ def check_expiry(
     return None, ""
 
 
+def ignore_dates(context: ssl.SSLContext) -> None:
+    """Let a TLS context accept certificates before and after their time.
+
+    Inside a cluster the key of a peer is known, and decides. If the date decided, an expired
+    certificate would end the cluster, and the renewal needs the cluster; and a node whose clock is
+    wrong after a boot could not come back. Dates are reported (:func:`check_expiry`).
+    """
+    context.verify_flags |= _NO_CHECK_TIME
+
+
+def shown_pin(
+    address: str, port: int, cert_file: str, ca_file: str, timeout_s: float
+) -> str | None:
+    """Return the pin of the key that a server shows, if the cluster has signed its certificate.
+
+    The dates of the certificate do not count.
+
+    :param cert_file: the certificate that this node shows.
+    :param ca_file: the server certificates to trust.
+    :returns: None when the server cannot be reached, or is not one of the cluster.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    ignore_dates(context)
+    try:
+        context.load_verify_locations(cafile=ca_file)
+        context.load_cert_chain(cert_file)
+        with (
+            socket.create_connection((address, port), timeout=timeout_s) as raw,
+            context.wrap_socket(raw) as connection,
+        ):
+            der = connection.getpeercert(binary_form=True)
+    except (OSError, ValueError):
+        return None
+    return None if der is None else key_pin(ssl.DER_cert_to_PEM_cert(der))
+
+
 def verify_signed(pem: str, ca_pem: str, filename: str = "(text)") -> None:
     """Check that one certificate was signed with another, and that its key belongs to it.
 
+    Their dates do not count (:func:`ignore_dates`).
+
     :param pem: key and certificate to check.
     :param ca_pem: certificate of the signer.
-    :raises X509CertError: the signature is another one, the certificate is expired, or the key
-        belongs to another certificate.
+    :raises X509CertError: the signature is another one, or the key belongs to another certificate.
     """
     from OpenSSL import crypto
 
     cert = _load_openssl(pem, filename)
     store = crypto.X509Store()
+    store.set_flags(_NO_CHECK_TIME)
     store.add_cert(_load_openssl(ca_pem, "(signer)"))
     try:
         crypto.X509StoreContext(store, cert).verify_certificate()
@@ -321,8 +402,9 @@ def server_context(
 ) -> ssl.SSLContext:
     """TLS settings of a server which demands certificates of its clients.
 
-    It speaks TLS 1.2 or later. The keys for session tickets are made here, so that each child of a
-    forking server can resume the sessions of the other children.
+    Their dates do not count (:func:`ignore_dates`). It speaks TLS 1.2 or later. The keys for
+    session tickets are made here, so that each child of a forking server can resume the sessions of
+    the other children.
 
     :param cert_file: PEM with key and certificate of the server.
     :param ca_file: certificates of the authorities which sign clients; None for the certificate of
@@ -334,6 +416,7 @@ def server_context(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
+    ignore_dates(context)
     try:
         context.set_ciphers(CIPHERS)
         context.load_cert_chain(cert_file, key_file)
@@ -469,6 +552,7 @@ def warm_up(context: ssl.SSLContext, cert_file: str, ca_file: str | None = None)
     """
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_context.check_hostname = False
+    ignore_dates(client_context)
     client_context.load_verify_locations(cafile=ca_file or cert_file)
     client_context.load_cert_chain(cert_file)
     session = None
@@ -521,12 +605,16 @@ def _alternatives(host_names: Sequence[str]) -> cx509.SubjectAlternativeName:
     return cx509.SubjectAlternativeName([cx509.DNSName(name) for name in host_names])
 
 
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
 def _builder(
     subject: cx509.Name, issuer: cx509.Name, public_key: Any, serial_no: int, validity_days: int
 ) -> cx509.CertificateBuilder:
     from cryptography import x509 as cx509
 
-    now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    now = _now()
     return (
         cx509.CertificateBuilder()
         .subject_name(subject)

@@ -9,7 +9,7 @@ import threading
 import pycurl
 import pytest
 
-from fakes.tls_lab import ADDRESS, Lab
+from fakes.tls_lab import ADDRESS, Lab, clock_of_maker
 from ganeti.http import client
 from ganeti.utils import x509
 
@@ -223,6 +223,46 @@ def test_server_of_another_cluster_is_refused(lab, tmp_path):
         assert "certificate" in failure.message
     finally:
         other.close()
+
+
+@pytest.fixture(params=[-3000, 3000], ids=["expired", "not-yet"])
+def out_of_date(request, tmp_path):
+    """A node whose certificates, and those of its callers, are out of date."""
+    with clock_of_maker(request.param):
+        lab = Lab(str(tmp_path))
+    yield lab
+    lab.close()
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("pinned", [False, True])
+def test_the_key_decides_and_not_the_date(out_of_date, pad, keep, pinned):
+    lab = out_of_date
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    right = client.pin_text([x509.key_pin(x509.read_pem(lab.server_pem))])
+    request = ask(lab, "kept" if keep else "echo")._replace(keep=keep, pin=right if pinned else "")
+    for _ in range(3):
+        got = asker.perform([request] * (pad + 1))
+        assert [getattr(one, "status", one) for one in got] == [200] * (pad + 1)
+    (shown,) = asker.perform([request._replace(keep=False, procedure="echo", show=True)])
+    assert x509.key_pin(shown.certificate) in right
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+def test_an_expired_certificate_excuses_no_other_key(out_of_date, pad):
+    lab = out_of_date
+    wrong = client.pin_text([x509.key_pin(x509.read_pem(lab.other_pem))])
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    for outcome in asker.perform([ask(lab)._replace(pin=wrong)] * (pad + 1)):
+        assert outcome.kind == client.REFUSED and not outcome.sent
+    # Without a pin, the signature of the cluster is needed.
+    foreign = client.Client(lab.foreign_pem, lab.client_pem)
+    for outcome in foreign.perform([ask(lab)] * (pad + 1)):
+        assert outcome.kind == client.REFUSED and not outcome.wrong_key
+    # A caller which is no candidate stays one.
+    stranger = client.Client(lab.server_pem, lab.other_pem)
+    assert stranger.perform([ask(lab)])[0].status == 403
 
 
 def test_own_certificate_missing(lab, tmp_path):

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from fakes.tls_lab import clock_of_maker
 from ganeti import errors
 from ganeti.utils import x509
 
@@ -46,6 +47,24 @@ def test_signed_names_subject_and_issuer(authority, client):
         "ganeti.example.com",
         7,
     )
+
+
+@pytest.mark.parametrize("days", [-3000, 3000])
+def test_the_dates_of_certificates_do_not_count(tmp_path, days):
+    """An expired certificate, and one which is not valid yet for a node whose clock is wrong."""
+    with clock_of_maker(days):
+        authority = x509.create_self_signed()
+        client = x509.create_signed("node1.example.com", authority)
+    x509.verify_signed(client, authority)
+    assert x509.check_expiry(client, time.time())[0] == "ERROR"
+    own, ca = tmp_path / "client.pem", tmp_path / "server.pem"
+    own.write_text(client)
+    ca.write_text(authority)
+    x509.warm_up(x509.server_context(str(own), str(ca)), str(ca))
+    foreign = tmp_path / "foreign.pem"
+    foreign.write_text(x509.create_self_signed())
+    with pytest.raises(errors.X509CertError, match="cannot be used"):
+        x509.warm_up(x509.server_context(str(own), str(foreign)), str(ca))
 
 
 def test_foreign_certificate_is_refused(client):
@@ -91,6 +110,15 @@ def test_expiry(client, days_left, severity):
 
 def test_a_clock_may_be_behind_a_new_certificate_by_a_time_zone(client):
     assert x509.check_expiry(client, time.time() - 14 * 3600)[0] is None
+
+
+@pytest.mark.parametrize("days", [-20000, 0, 12000])
+def test_the_dates_agree_with_those_of_the_library(days):
+    """1950 to 2049 are written with two digits of the year."""
+    with clock_of_maker(days):
+        pem = x509.create_self_signed()
+    info = x509.describe(pem)
+    assert x509.validity(pem) == (info.not_before, info.not_after)
 
 
 def test_not_valid_yet(client):
