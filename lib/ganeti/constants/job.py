@@ -63,6 +63,7 @@ NO_CHANGE = "nochange"
 #: Of this project; the others are published.
 REASON_MASTERD_ORPHANED_WORK = "gnt:daemon:masterd:orphaned-work"
 REASON_MASTERD_NODE_WATCH = "gnt:daemon:masterd:node-watch"
+REASON_MASTERD_CERTIFICATES = "gnt:daemon:masterd:certificates"
 REASON_OPCODE = "gnt:opcode"
 REASON_USER = "gnt:user"
 REASON_WATCHER = "gnt:watcher"

@@ -13,6 +13,7 @@
 :mod:`.fence`            ends the daemon when another master has taken over
 :mod:`.witness`          the witness of a cluster with two candidates
 :mod:`.key_learning`     learns the keys of nodes which the configuration does not have yet
+:mod:`.certificate_renewal` renews certificates of the cluster and the nodes before they expire
 :mod:`.orphaned_work`    keeps locks while nodes work for jobs which have ended
 :mod:`.node_poll`        notices dead nodes, and submits the failover of their instances
 :mod:`.watchdog_records` records and releases the hardware watchdogs of nodes

@@ -376,6 +376,11 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
         target=_activate_ip, args=(master.context,), name="master-ip", daemon=True
     ).start()
     master.key_learning.start()
+    # Not needed before the daemon serves.
+    from ganeti.master.certificate_renewal import CertificateRenewal
+
+    certificates = CertificateRenewal(master.context.config, master.context.rpc, queue)
+    certificates.start()
     stopper: list[threading.Thread] = []
 
     def stop() -> None:
@@ -407,6 +412,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     master.witness.stop()
     master.fence.stop()
     master.key_learning.stop()
+    certificates.stop()
     master.job_log.close()
     tracing.flush()
     for path in (here.master_socket, here.query_socket):

@@ -40,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-d", "--debug", action="count", default=0, help="log more, and also here")
     parser.add_argument(
+        "-g",
         "--node-group",
         metavar="<group>",
         help="do only the work for this node group (by its UUID or name)",
@@ -209,6 +210,7 @@ def _node_part(options: argparse.Namespace) -> int:
     node.run_hooks(dry_run=options.dry_run)
     node.start_daemons(dry_run=options.dry_run)
     node.maintain_health(dry_run=options.dry_run)
+    node.report_certificates()
     return _master_part(options) if cluster.is_master() else EXIT_SUCCESS
 
 

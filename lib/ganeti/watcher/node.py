@@ -17,6 +17,7 @@ from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.storage.drbd import leftover
 from ganeti.tools import daemon_units, daemon_util
+from ganeti.utils import clock, x509
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +86,26 @@ def start_daemon(daemon: str, *, dry_run: bool) -> bool:
             paths.current().log_file(daemon),
         )
     return code == EXIT_SUCCESS
+
+
+def report_certificates() -> None:
+    """Report the certificates of this node which have expired, or will soon.
+
+    Nodes go on with expired ones (:func:`ganeti.utils.x509.ignore_dates`), so that nobody may
+    notice before an older program, or a browser, refuses them.
+    """
+    here = paths.current()
+    for path in (here.noded_cert_file, here.noded_client_cert_file, here.rapi_cert_file):
+        if not os.path.exists(path):
+            continue
+        try:
+            severity, text = x509.check_expiry(x509.read_pem(path), clock.now(), path)
+        except errors.X509CertError as err:
+            _log.error("%s", err)
+            continue
+        if severity is not None:
+            level = logging.WARNING if severity == x509.SEVERITY_WARNING else logging.ERROR
+            _log.log(level, "%s; see 'gnt-cluster renew-crypto' in gnt-cluster(8)", text)
 
 
 def is_marked_offline(make_client: Callable[[], ConfdClient] = ConfdClient.of_this_node) -> bool:

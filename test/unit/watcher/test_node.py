@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.tls_lab import clock_of_maker
 from ganeti import errors, hypervisor
 from ganeti.confd import Client
 from ganeti.confd.client import Answer
@@ -16,6 +17,7 @@ from ganeti.constants import confd as confd_c
 from ganeti.platform import paths
 from ganeti.storage.drbd import leftover
 from ganeti.tools import daemon_units, daemon_util
+from ganeti.utils import x509
 from ganeti.watcher import node
 
 
@@ -189,3 +191,26 @@ def test_no_hooks(here: paths.Paths, capsys: pytest.CaptureFixture[str]) -> None
     node.run_hooks(dry_run=False)
     node.run_hooks(dry_run=True)
     assert capsys.readouterr().out == ""
+
+
+def test_certificates_which_expire_are_reported(
+    here: paths.Paths, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.makedirs(here.data_dir, exist_ok=True)
+    for path, age in (
+        (here.noded_cert_file, 1825 + 1),
+        (here.noded_client_cert_file, 1825 - 20),
+        (here.rapi_cert_file, 1825 - 40),
+    ):
+        with clock_of_maker(-age):
+            Path(path).write_text(x509.create_self_signed())
+    node.report_certificates()
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _text in said] == ["ERROR", "WARNING"]
+    assert f"{here.noded_cert_file} expired on" in said[0][1]
+    assert f"{here.noded_client_cert_file} expires in" in said[1][1]
+    os.unlink(here.rapi_cert_file)
+    Path(here.noded_cert_file).write_text("damaged")
+    caplog.clear()
+    node.report_certificates()
+    assert "holds no certificate" in caplog.text
