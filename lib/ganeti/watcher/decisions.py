@@ -5,7 +5,7 @@ The functions send no requests and read no clock, so that each case can be tried
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti.constants import instance as instance_c
@@ -18,8 +18,6 @@ IMPORT_S = 24 * 3600
 MAX_RESTARTS = 5
 #: Seconds after the last restart of an instance when its restarts are forgotten.
 FORGET_S = 8 * 3600
-#: Seconds between the first and the second restart; they double with each further restart.
-BACK_OFF_S = 300
 
 
 class ObservedNode(NamedTuple):
@@ -76,18 +74,17 @@ def restarts(
     memory: Memory,
     busy: Mapping[str, int],
     now: float,
-    back: Collection[str] = (),
 ) -> list[Decision]:
     """Decide for each instance that is not as it should be whether it is started.
 
+    Each of the first :data:`MAX_RESTARTS` runs starts it: the time between two runs is the delay.
+
     :param busy: name of an instance -> an unfinished job which names it.
     :param now: seconds since 1970.
-    :param back: names of the nodes whose machine has started again (:func:`rebooted`). That
-        explains why their instances are down, so the next restart is not delayed; it counts.
     :returns: in the order in which the instances start.
     """
     return [
-        Decision(one.name, *_restart(one, memory, busy.get(one.name), now, back))
+        Decision(one.name, *_restart(one, memory, busy.get(one.name), now))
         for one in sorted(instances, key=lambda one: (start_order(one.tags), one.name))
         if one.status in _COMPLAINTS
         or one.status == instance_c.STATUS_ERRORDOWN
@@ -110,7 +107,6 @@ def _restart(
     memory: Memory,
     job_id: int | None,
     now: float,
-    back: Collection[str],
 ) -> tuple[bool, str]:
     if one.nodes and one.nodes[0] in one.maintenance:
         return False, f"its primary node {one.nodes[0]} is in maintenance"
@@ -122,17 +118,11 @@ def _restart(
     if one.status == instance_c.STATUS_RUNNING:
         # Somebody wanted it, or a migration was interrupted.
         return False, f"it should run, but is {down}; see 'gnt-instance info {one.name}'"
-    count, last = memory.restarts_of(one.name, now)
+    count, _last = memory.restarts_of(one.name, now)
     if count >= MAX_RESTARTS:
         return False, (
             f"it is {down}, and {count} restarts in the last {FORGET_S // 3600} hours did not keep"
             " it running. Look for the reason, and start it with 'gnt-instance startup'"
-        )
-    wait_s = last + BACK_OFF_S * 2 ** (count - 1) - now if count else 0
-    if wait_s > 0 and not (one.nodes and one.nodes[0] in back):
-        return False, (
-            f"it is {down} again after {count} of at most {MAX_RESTARTS} restarts; the next one is"
-            f" tried in {wait_s:.0f} seconds"
         )
     return True, f"it should run, but is {down} (restart {count + 1} of at most {MAX_RESTARTS})"
 

@@ -19,7 +19,7 @@ for ever.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +132,7 @@ class GroupRun:
         back = decisions.rebooted(seen.nodes, self._memory)
         # A node which was never seen may have run for a long time.
         again = {name: one for name, one in back.items() if name in self._memory.boot_ids}
-        started = self._restart(seen, again)
+        started = self._restart(seen)
         if not self._options.verify_disks:
             self._after_reboots(seen, back, started)
             return
@@ -142,9 +142,9 @@ class GroupRun:
         if self._verify_disks(seen, [*started, *activated]):
             self._note_boots({name: one for name, one in back.items() if name not in again})
 
-    def _restart(self, seen: Observation, back: Collection[str]) -> list[str]:
+    def _restart(self, seen: Observation) -> list[str]:
         """Start instances; returns those of which a start was tried."""
-        plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now(), back)
+        plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now())
 
         before: dict[str, tuple[int, float]] = {}
 
