@@ -125,10 +125,10 @@ def test_migrate_and_failover_move_the_instance(cluster: Cluster, instance: str)
     assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
 
 
-def test_the_missing_console_is_an_error(cluster: Cluster, instance: str) -> None:
-    """A guest of the fake hypervisor has none, which is a failure and no empty command."""
-    shown = cluster.run("gnt-instance", "console", "--show-cmd", instance)
-    shown.failed(instance, "runs under the fake hypervisor, which has no console")
+def test_the_missing_console_is_named(cluster: Cluster, instance: str) -> None:
+    """A guest of the fake hypervisor has none; the answer is a sentence and no empty command."""
+    shown = cluster.run("gnt-instance", "console", "--show-cmd", instance).ok().stdout
+    assert instance in shown and "runs under the fake hypervisor, which has no console" in shown
 
 
 def test_submit_then_wait_watch_info_archive(cluster: Cluster, instance: str) -> None:

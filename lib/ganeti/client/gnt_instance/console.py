@@ -29,15 +29,14 @@ def open_console(console: Mapping[str, Any], client: luxi.Client, *, show_comman
     :param console: the ``InstanceConsole`` as a dictionary.
     :param client: used for the name of the cluster, under which SSH knows the keys of the nodes.
     :param show_command: only print the command instead of running it.
-    :returns: the exit code, unless the console replaces this process; 1 if the instance has no
-        console that can be opened, which a console of kind ``msg`` says.
+    :returns: the exit code 0, unless the console replaces this process: also for a console of kind
+        ``msg``, which says why there is none, or how else it is reached.
     :raises OpExecError: unknown kind of console, or the command cannot be run.
     """
     kind = console.get("kind")
     if kind == "msg":
         terminal.out(str(console["message"]))
-        return failures.EXIT_FAILURE
-    if kind == "vnc":
+    elif kind == "vnc":
         display = console.get("display")
         terminal.out(
             f"Instance {console['instance']} has VNC listening on"
