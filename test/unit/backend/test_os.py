@@ -243,6 +243,16 @@ def test_variants(here, tiny, name, text):
         os_definitions.validate(True, name, [], {}, False)
 
 
+@pytest.mark.programs
+def test_settings_of_the_cluster_are_for_all_variants_or_for_one(here, tiny, script):
+    """``gnt-os modify tiny`` and ``gnt-os modify tiny+small``."""
+    for name in ("tiny", "tiny+small", "tiny+new"):
+        assert os_definitions.validate(False, name, ["parameters"], {"root_size": "1"}, True)
+    script(f"{tiny}/verify", 'echo "no $OSP_ROOT_SIZE for $OS_VARIANT"; exit 1')
+    with pytest.raises(errors.OpExecError, match="no 7 for small"):
+        os_definitions.validate(False, "tiny", ["parameters"], {"root_size": "7"}, True)
+
+
 def test_forced_variant(here, tiny):
     assert os_definitions.validate(True, "tiny+huge", [], {}, True)
 

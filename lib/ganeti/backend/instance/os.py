@@ -482,6 +482,8 @@ def validate(
 ) -> bool:
     """Check a definition and, with its script ``verify``, parameters for it.
 
+    :param required: it is for an instance, which needs a variant where there are some. The settings
+        of the cluster may be for all variants.
     :returns: whether it exists; False only when it is not required.
     :raises OpExecError: it is missing and required, is not valid, or refuses the parameters.
     """
@@ -507,7 +509,8 @@ def validate(
         _require_trusted(definition)
     for hypervisor in hypervisors:
         require_hypervisor(definition, hypervisor)
-    check_variant(definition, name, force=force_variant)
+    if required or OS.variant(name):
+        check_variant(definition, name, force=force_variant)
     if definition.verify_script is None:
         return True
     known = {key for key, _ in definition.supported_parameters or ()}
