@@ -143,6 +143,11 @@ def disk_list(values: Values) -> list[dict[str, Any]]:
     if values.sd_size is not None:
         return [{"size": values.sd_size}]
     disks = numbered(values.disks, "disk", _MAX_DISKS)
+    missing = set(range(len(disks))) - {_index(ident, "disk") for ident, _params in values.disks}
+    if missing:
+        raise errors.OpPrereqError(
+            f"disk {min(missing)} is not given. Number the disks from 0 on.", errors.ECODE_INVAL
+        )
     return [_disk(number, params) for number, params in enumerate(disks)]
 
 
@@ -162,21 +167,28 @@ def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
         )
     if "adopt" in disk:
         disk["size"] = 0
-    elif "size" not in disk:
-        from ganeti.utils import suggest
+    return typed(f"disk {number}", with_size(f"disk {number}", disk))
 
-        misspelt = next((key for key in disk if suggest.nearest(key, ("size",))), None)
-        if misspelt is not None:
-            raise errors.OpPrereqError(
-                f"disk {number} has no size. Did you mean 'size' instead of '{misspelt}'?",
-                errors.ECODE_INVAL,
-            )
+
+def with_size(what: str, disk: dict[str, Any]) -> dict[str, Any]:
+    """Return a new disk with its size; without one, it gets the standard size (``auto``).
+
+    Source: Ganeti design 2.0, *Disk Device Options*.
+
+    :param what: name of the disk, for error texts.
+    :raises OpPrereqError: a key looks like a mistyped ``size``.
+    """
+    if "size" in disk:
+        return disk
+    from ganeti.utils import suggest  # only a disk without a size needs it
+
+    misspelt = next((key for key in disk if suggest.nearest(key, ("size",))), None)
+    if misspelt is not None:
         raise errors.OpPrereqError(
-            f"disk {number} has no size. Write {number}:size=10g, or {number}:size=auto for the"
-            " standard size.",
+            f"{what} has no size. Did you mean 'size' instead of '{misspelt}'?",
             errors.ECODE_INVAL,
         )
-    return typed(f"disk {number}", disk)
+    return {**disk, "size": "auto"}
 
 
 # -- changes ------------------------------------------------------------------------------------
@@ -225,22 +237,13 @@ def _action(ident: str, params: dict[str, Any], what: str) -> tuple[str, int | s
 def disk_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
     """Turn the options about disks into an opcode field, with sizes in MiB.
 
-    :raises OpPrereqError: a new disk without a size, or a wrong size or number of spindles.
+    :raises OpPrereqError: a mistyped or wrong size, or a wrong number of spindles.
     """
     found = changes(given, "disk")
     for change in found:
         params = change[2]
         if change[0] == disk_const.MOD_ADD:
-            if "size" not in params:
-                from ganeti.utils import suggest  # needed after a mistake only
-
-                wrong = [key for key in params if suggest.nearest(key, ("size",))]
-                meant = f" Did you mean 'size' by '{wrong[0]}'?" if wrong else ""
-                raise errors.OpPrereqError(
-                    f"a new disk needs a size. Write --disk add:size=10g.{meant}",
-                    errors.ECODE_INVAL,
-                )
-            change[2] = typed("new disk", params)
+            change[2] = typed("new disk", with_size("new disk", params))
         elif "spindles" in params:
             change[2] = typed(f"disk {change[1]}", params)
     return found

@@ -54,7 +54,6 @@ def test_request_is_the_published_one(gnt: Gnt, master: FakeMaster) -> None:
         "file_storage_dir": None,
         "forthcoming": False,
         "commit": False,
-        "explain": None,
         "tags": [],
         "instance_communication": False,
         "helper_startup_timeout": None,
@@ -231,12 +230,11 @@ def test_output_of_a_failed_script_reaches_the_user(gnt: Gnt, master: FakeMaster
         ("-t diskless -s 1g", "Diskless instance but disk information passed"),
         ("-t plain", "no disk is given. Use -s SIZE"),
         ("-t plain -s 1g --disk 0:size=1g", "give either --disk or -s"),
-        ("-t plain --disk 0:name=x", "disk 0 has no size"),
         ("-t plain --disk 0:sze=1g", "disk 0 has no size. Did you mean 'size'"),
         ("-t plain --disk 0:size=much", "disk 0: size: cannot read 'much' as a size"),
         ("-t plain --disk 0:size=1g,adopt=x", "an adopted disk keeps its size"),
         ("-t plain --disk 0:size=1g --disk 0:size=2g", "disk 0 is given twice"),
-        ("-t plain --disk 1:size=1g", "disk 0 has no size"),
+        ("-t plain --disk 1:size=1g", "disk 0 is not given. Number the disks from 0 on"),
         ("-t plain --disk x:size=1g", "'x' is not the number of a disk"),
         ("-t plain --disk 16:size=1g", "at most 16"),
         ("-t plain --disk no_0", "cannot be removed here"),
@@ -278,3 +276,19 @@ def test_options_behind_the_name(gnt: Gnt, master: FakeMaster) -> None:
     assert before.code == behind.code == 0
     first, second = (job.ops[0] for job in master.jobs.values())
     assert {**first, "reason": None} == {**second, "reason": None}
+
+
+def test_a_disk_without_a_size_gets_the_standard_size(gnt: Gnt, master: FakeMaster) -> None:
+    """Design 2.0: "if the size option is not specified, auto is assumed"."""
+    gnt("instance add -t plain -o tiny --disk 0:name=root --disk 1:size=auto,access=r web9")
+    assert master.opcode()["disks"] == [
+        {"name": "root", "size": "auto"},
+        {"size": "auto", "access": "r"},
+    ]
+    master.jobs.clear()
+    gnt("instance modify --disk add:mode=ro web1")
+    assert master.opcode()["disks"] == [["add", -1, {"mode": "ro", "size": "auto"}]]
+    # An adopted volume has the size that it has.
+    master.jobs.clear()
+    gnt("instance add -t plain -o tiny --disk 0:adopt=theirs web9")
+    assert master.opcode()["disks"] == [{"adopt": "theirs", "size": 0}]
