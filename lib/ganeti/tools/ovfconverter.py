@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ganeti import errors
@@ -47,6 +47,8 @@ def make_parser() -> argparse.ArgumentParser:
              " export beside FILE")  # fmt: skip
     add("-B", "--backend-parameters", metavar="KEY=VALUE,...", default="",
         help="import: memory=MIB and vcpus=NUMBER")  # fmt: skip
+    add("--disk", action="append", default=[], metavar="N:path=FILE",
+        help="import: an image for this disk, in place of those of the appliance")  # fmt: skip
     add("-t", "--disk-template", metavar="TEMPL", help="import: kind of the disks")
     add("-H", "--hypervisor-parameters", metavar="HYPERVISOR[:KEY=VALUE,...]",
         help="import: hypervisor and its parameters")  # fmt: skip
@@ -99,12 +101,45 @@ def _nics(given: Sequence[str]) -> tuple[Nic, ...]:
         if number in found:
             raise errors.OpPrereqError(f"--net {number} is given twice", errors.ECODE_INVAL)
         found[number] = Nic(**values)
-    if sorted(found) != sorted(map(str, range(len(found)))):
+    return tuple(found[number] for number in _in_order("--net", found))
+
+
+def _disks(given: Sequence[str]) -> tuple[Any, ...]:
+    """Read disks from ``N:path=FILE``, in any order.
+
+    :raises OpPrereqError: the form, a number or a name is wrong, or there is no such file.
+    """
+    from ganeti.foreign.machine import Disk
+
+    found: dict[str, Disk] = {}
+    for text in given:
+        number, _colon, rest = text.partition(":")
+        values = _values(rest)
+        path = values.pop("path", "")
+        if values or not path or number in found:
+            raise errors.OpPrereqError(
+                f"--disk {text:.60}: write N:path=FILE, once for each disk", errors.ECODE_INVAL
+            )
+        if not os.path.isfile(path):
+            raise errors.OpPrereqError(
+                f"--disk {number}: there is no file {path}", errors.ECODE_NOENT
+            )
+        found[number] = Disk(os.path.abspath(path))
+    return tuple(found[number] for number in _in_order("--disk", found))
+
+
+def _in_order(option: str, found: Collection[str]) -> list[str]:
+    """Return the numbers of devices in order.
+
+    :raises OpPrereqError: they are not the numbers from 0 on.
+    """
+    numbers = list(map(str, range(len(found))))
+    if sorted(found) != sorted(numbers):
         raise errors.OpPrereqError(
-            f"--net: number the interfaces from 0 on, not {', '.join(sorted(found))}",
+            f"{option}: number the devices from 0 on, not {', '.join(sorted(found))}",
             errors.ECODE_INVAL,
         )
-    return tuple(found[str(number)] for number in range(len(found)))
+    return numbers
 
 
 def changed(machine: Machine, options: argparse.Namespace) -> Machine:
@@ -128,6 +163,8 @@ def changed(machine: Machine, options: argparse.Namespace) -> Machine:
         new["hypervisor"] = name
         same = machine.hvparams if name == machine.hypervisor else {}
         new["hvparams"] = {**same, **_values(values)}
+    if options.disk:
+        new["disks"] = _disks(options.disk)
     if options.disk_template:
         new["disk_template"] = options.disk_template
     if options.os_type:

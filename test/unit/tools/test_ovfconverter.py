@@ -129,3 +129,36 @@ def test_network_interfaces() -> None:
     ):
         with pytest.raises(errors.OpPrereqError, match=text):
             ovfconverter.changed(machine, options("import", "x.ovf", *given))
+
+
+@needs_qemu
+def test_disks_in_place_of_those_of_the_appliance(tmp_path: Path) -> None:
+    images = [tmp_path / "second.img", tmp_path / "a (1).img"]
+    for number, image in enumerate(images):
+        image.write_bytes(bytes([number + 1]) * (1 << 20))
+    code = ovfconverter.main(
+        ["import", str(DATA / "virtualbox.ovf"), "--output-dir", str(tmp_path / "out"), "-n", "w",
+         f"--disk=1:path={images[0]}", "--disk", f"0:path={images[1]}"]
+    )  # fmt: skip
+    assert code == 0
+    found = parse_export((tmp_path / "out/w/config.ini").read_text())
+    assert [disk.path for disk in found.disks] == ["disk0.raw", "disk1.raw"]
+    assert (tmp_path / "out/w/disk0.raw").read_bytes()[:1] == b"\2"
+    assert (tmp_path / "out/w/disk1.raw").read_bytes()[:1] == b"\1"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["0:path=/nowhere/x"], "there is no file /nowhere/x"),
+        (["0:size=1g"], "write N:path=FILE"),
+        (["0:path=/etc/hostname", "0:path=/etc/hostname"], "once for each disk"),
+        (["1:path=/etc/hostname"], "number the devices from 0 on, not 1"),
+    ],
+)
+def test_wrong_disks(given: list[str], why: str) -> None:
+    words = [word for one in given for word in ("--disk", one)]
+    with pytest.raises(errors.OpPrereqError, match=why):
+        ovfconverter.changed(
+            Machine(name="x", memory_mib=1, vcpus=1), options("import", "x", *words)
+        )
