@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Cluster
+import signal
+
+from harness import Cluster, wait_until
 
 from fakes.tls_lab import clock_of_maker
 from ganeti.utils import x509
@@ -55,4 +57,34 @@ def test_an_expired_certificate_of_the_cluster(cluster: Cluster) -> None:
     new = contents(cluster, "server.pem")
     assert len(new) == 1 and expired not in new
     assert all_nodes_answer(cluster)
+    assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
+
+
+def test_nodes_with_other_certificates_of_the_cluster(cluster: Cluster) -> None:
+    """Files were restored from a backup, or a disk was damaged: SSH is the way back."""
+    master, second, third = cluster.master, *sorted(set(cluster.node_names) - {cluster.master})
+    right = cluster.path(master, "var/lib/ganeti/server.pem").read_text()
+    pem = cluster.path(second, "var/lib/ganeti/server.pem")
+    pem.unlink()
+    pem.write_text(x509.create_self_signed())
+    cluster.path(third, "var/lib/ganeti/server.pem").unlink()
+    cluster.kill(third, "ganeti-noded", signal.SIGTERM)
+    cluster.run("gnt-cluster", "renew-crypto", "--force", "--new-cluster-certificate").failed(
+        "can be renewed only while all online nodes answer"
+    )
+    cluster.on(second, "gnt-cluster", "renew-crypto", "--offline", "-f").failed(
+        f"the master is {master}"
+    )
+    cluster.run("gnt-cluster", "renew-crypto", "--offline", "--new-node-certificates").failed(
+        "option --offline renews nothing by itself"
+    )
+    shown = cluster.run("gnt-cluster", "renew-crypto", "--offline", "--dry-run").ok().stdout
+    assert second in shown and pem.read_text() != right
+
+    said = cluster.run("gnt-cluster", "renew-crypto", "--offline", "--force").ok().stdout
+    assert said.count("has the certificate of the cluster") == 2
+    assert contents(cluster, "server.pem") == {right}
+    wait_until(lambda: all_nodes_answer(cluster), "all nodes answer")
+    cluster.run("gnt-cluster", "renew-crypto", "--force").ok()
+    assert right not in contents(cluster, "server.pem")
     assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.constants import job, ssconf
-from ganeti.platform import paths, ssh_keys, watchdog_files
+from ganeti.platform import paths, ssh_keys, users, watchdog_files
 from ganeti.utils import daemonize, fs, process, x509
 
 # The start of a daemon includes reading the configuration; this limit is for daemons that hang.
@@ -120,6 +120,24 @@ def renewal_traces(here: paths.Paths) -> bool:
     one.
     """
     return os.path.exists(here.server_ca_file)
+
+
+def sign_again(here: paths.Paths) -> str:
+    """Sign the key of a node with the certificate of the cluster which the node has now.
+
+    :returns: the digest of the new client certificate.
+    :raises X509CertError: a file is missing or damaged.
+    :raises OSError: the file cannot be written.
+    """
+    path = here.noded_client_cert_file
+    pem = x509.sign_again(
+        x509.read_pem(path),
+        x509.read_pem(here.noded_cert_file),
+        serial_no=1 + secrets.randbits(62),
+    )
+    uid, gid = users.same_owner(path)
+    fs.write_file(path, pem, mode=0o440, uid=uid, gid=gid)
+    return x509.digest(pem)
 
 
 def make_file_directory(facts: Mapping[str, str], here: paths.Paths) -> None:

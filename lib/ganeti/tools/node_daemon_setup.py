@@ -154,6 +154,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--force-join", action="store_true", help="remove this machine from another cluster first"
     )
     parser.add_argument(
+        "--sign-again",
+        action="store_true",
+        help="sign the key of this node with the certificate of the cluster which it has now",
+    )
+    parser.add_argument(
         "--undo", action="store_true", help="stop the daemons and remove the credentials"
     )
     return parser
@@ -166,6 +171,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     here = paths.current()
     if options.undo:
         take_back(here)
+        return EXIT_SUCCESS
+    if options.sign_again:
+        print(f"{remote.PRINTED} {node_state.sign_again(here)}")
         return EXIT_SUCCESS
     credentials = parse(sys.stdin.read())
     foreign = check_machine(credentials, here, force_join=options.force_join)

@@ -112,6 +112,20 @@ def create_signed(
     return _to_pem(key, _sign(_extend(builder, key, ca_key, authority=False), ca_key))
 
 
+def sign_again(pem: str, ca_pem: str, *, serial_no: int) -> str:
+    """Make another certificate for a key, which the present signer has signed.
+
+    :param pem: PEM with the key, and a certificate for it.
+    :param ca_pem: PEM with key and certificate of the signer.
+    :returns: PEM with the same key and the new certificate.
+    :raises X509CertError: a PEM cannot be read.
+    """
+    key, ca_key = _load_key(pem, "(key)"), _load_key(ca_pem)
+    subject, issuer = _load(pem, "(key)").subject, _load(ca_pem, "(signer)").subject
+    builder = _builder(subject, issuer, key.public_key(), serial_no, DEFAULT_VALIDITY_DAYS)
+    return _to_pem(key, _sign(_extend(builder, key, ca_key, authority=False), ca_key))
+
+
 def certificate_part(pem: str, filename: str = "(text)") -> str:
     """Return the first certificate of a PEM, without the key.
 

@@ -37,6 +37,7 @@ ADDED = {
     "--verbose": "every list can say why a value is not there",
     "--token": "joining without SSH",
     "--token-lifetime": "joining without SSH",
+    "--offline": "certificates of the cluster for all nodes, without daemons",
     "--dry-run": "everything that makes a job can show its plan",
     "--hypervisor": "spelling of 2.0",
     "--hypervisor-defaults": "spelling of 2.0",

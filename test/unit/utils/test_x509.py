@@ -67,6 +67,15 @@ def test_the_dates_of_certificates_do_not_count(tmp_path, days):
         x509.warm_up(x509.server_context(str(own), str(foreign)), str(ca))
 
 
+def test_a_key_is_signed_again_by_another_authority(client):
+    other = x509.create_self_signed()
+    again = x509.sign_again(client, other, serial_no=9)
+    x509.verify_signed(again, other)
+    assert x509.key_pin(again) == x509.key_pin(client)
+    assert x509.digest(again) != x509.digest(client)
+    assert x509.describe(again).subject == "node1.example.com"
+
+
 def test_foreign_certificate_is_refused(client):
     with pytest.raises(errors.X509CertError, match="client.pem.*not valid in this cluster"):
         x509.verify_signed(client, x509.create_self_signed(), "client.pem")

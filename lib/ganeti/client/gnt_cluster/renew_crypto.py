@@ -26,6 +26,14 @@ _EITHER = (
 )
 
 
+# The options which select what is renewed.
+_SELECTING = (
+    "new_cluster_cert", "new_node_cert", "new_rapi_cert", "rapi_cert", "new_spice_cert",
+    "spice_cert", "new_confd_hmac_key", "new_cluster_domain_secret", "cluster_domain_secret",
+    "new_ssh_keys",
+)  # fmt: skip
+
+
 def check_options(values: Values) -> None:
     """Check that the options do not contradict each other.
 
@@ -39,6 +47,12 @@ def check_options(values: Values) -> None:
     if bool(values.spice_cert) != bool(values.spice_cacert):
         raise errors.OpPrereqError(
             "options --spice-certificate and --spice-ca-certificate belong together",
+            errors.ECODE_INVAL,
+        )
+    if values.offline and any(getattr(values, name) for name in _SELECTING):
+        raise errors.OpPrereqError(
+            "option --offline renews nothing by itself, so it excludes the options which select"
+            " keys and certificates",
             errors.ECODE_INVAL,
         )
     if (values.ssh_key_type or values.ssh_key_bits) and not values.new_ssh_keys:
@@ -78,11 +92,19 @@ def new_content(values: Values) -> dict[str, str]:
 
 def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
     """Replace keys and certificates of the cluster (``renew-crypto``)."""
+    check_options(values)
+    if values.offline:
+        from ganeti.client.gnt_cluster.renew_offline import renew_offline
+
+        return renew_offline(values)
+    return _renew(values)
+
+
+def _renew(values: Values) -> int:
     from ganeti.bootstrap import node_state, renewal
     from ganeti.opcodes.cluster import OpClusterRenewCrypto
     from ganeti.platform import paths
 
-    check_options(values)
     client = jobs.connect()
     # Checks that the master answers before anything is written.
     client.query_config_values(["cluster_name"])
@@ -213,6 +235,10 @@ COMMAND = Command(
             "--no-ssh-key-check",
             dest="ssh_key_check",
             help="no effect: keys are replaced without SSH",
+        ),
+        opt.flag(
+            "--offline",
+            help="without daemons: give all nodes the certificate of this node, over SSH",
         ),
         opt.FORCE,
         opt.DRY_RUN,
