@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -113,6 +113,46 @@ def node_setup(
         undo.commit()
 
 
+def _equip_neighbour(
+    host: hosts.Hostname,
+    there: paths.Paths,
+    env: Mapping[str, str],
+    undo: UndoStack,
+    force_join: bool,
+) -> None:
+    """Write the credentials of the cluster to a machine of a virtual cluster, if it lacks them.
+
+    :raises OpPrereqError: it has credentials of another cluster, or the master daemon runs there.
+    """
+    shared = node_state.read_credentials(paths.current())
+    facts = node_state.read_ssconf(paths.current())
+    traces = node_state.cluster_traces(there)
+    if traces and _has(there, shared):
+        return
+    if traces and not force_join:
+        if not node_state.is_own_node(there, host.name, facts):
+            raise errors.OpPrereqError(
+                f"node {host.name} has credentials of another cluster. Remove it from that cluster"
+                " first, or use --force-join.",
+                errors.ECODE_STATE,
+            )
+        node_state.stop_node_daemons(there, env=env)
+        node_state.replace_credentials(there, shared, host.name, undo)
+    else:
+        if traces:
+            node_state.leave_other_cluster(there, env=env)
+        undo.add(f"files in {there.data_dir}", partial(node_state.remove_state, there))
+        node_state.write_credentials(there, shared, host.name)
+    ssconf.write_local(facts, there)
+
+
+def _has(there: paths.Paths, shared: node_state.Credentials) -> bool:
+    try:
+        return node_state.read_credentials(there) == shared
+    except errors.ConfigurationError:
+        return False  # some of the files are missing
+
+
 def _set_up(
     host: hosts.Hostname,
     undo: UndoStack,
@@ -139,25 +179,8 @@ def _set_up(
             errors.ECODE_NOENT,
         )
     there = paths.Paths(root)
-    shared = node_state.read_credentials(paths.current())
     env = machine.current().neighbour_environment(host.name)
-    if (
-        node_state.cluster_traces(there)
-        and force_join
-        and node_state.read_credentials(there) != shared
-    ):
-        node_state.leave_other_cluster(there, env=env)
-    if node_state.cluster_traces(there):
-        if node_state.read_credentials(there) != shared:
-            raise errors.OpPrereqError(
-                f"node {host.name} has credentials of another cluster. Remove it from that cluster"
-                " first, or use --force-join.",
-                errors.ECODE_STATE,
-            )
-    else:
-        undo.add(f"files in {there.data_dir}", partial(node_state.remove_state, there))
-        node_state.write_credentials(there, shared, host.name)
-        ssconf.write_local(node_state.read_ssconf(paths.current()), there)
+    _equip_neighbour(host, there, env, undo, force_join)
     for daemon in (node_state.NODED, node_state.CONFD):
         if node_state.running_daemon(there, daemon) is None:
             undo.add(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from ganeti import errors
 from ganeti.constants import job, ssconf
 from ganeti.platform import paths, ssh_keys, users, watchdog_files
 from ganeti.utils import daemonize, fs, process, x509
+from ganeti.utils.undo import UndoStack
 
 # The start of a daemon includes reading the configuration; this limit is for daemons that hang.
 _DAEMON_S = 300.0
@@ -89,6 +91,56 @@ def write_credentials(here: paths.Paths, shared: Credentials, client_name: str) 
     fs.write_file(here.hmac_key, shared.hmac_key, mode=0o440)
     fs.write_file(here.cluster_domain_secret, shared.domain_secret, mode=0o640)
     return x509.digest(client_pem)
+
+
+def is_own_node(here: paths.Paths, name: str, facts: Mapping[str, str]) -> bool:
+    """Tell whether a machine is a node of this cluster, also with secrets of the past.
+
+    A node which was off while the secrets were renewed still has the old ones. What it keeps is its
+    own key, in the client certificate, which the cluster knows by its pin.
+
+    :param here: the paths of the machine.
+    :param name: the node for which it is taken.
+    :param facts: ssconf values of the cluster: name -> text.
+    """
+    pins = [
+        word
+        for line in facts.get(ssconf.NODE_KEY_PINS, "").splitlines()
+        for word in line.split()[1:]
+        if line.split()[0] == name
+    ]
+    try:
+        pem = fs.read_file(here.noded_client_cert_file)
+        return bool(pins) and x509.key_pin(pem, here.noded_client_cert_file) in pins
+    except (OSError, UnicodeDecodeError, errors.X509CertError):
+        return False
+
+
+def replace_credentials(
+    here: paths.Paths, shared: Credentials, client_name: str, undo: UndoStack
+) -> str:
+    """Write the secrets of a machine in place of those which it has.
+
+    :param undo: gets the step which restores the present ones.
+    :returns: the digest of its new client certificate.
+    :raises OSError: a file cannot be read or written.
+    """
+    present: dict[str, tuple[str, int]] = {}
+    for path in (*credential_files(here), here.server_ca_file):
+        if os.path.exists(path):
+            present[path] = (fs.read_file(path), stat.S_IMODE(os.stat(path).st_mode))
+
+    def restore() -> None:
+        for path, (content, mode) in present.items():
+            fs.write_file(path, content, mode=mode)
+        for path in credential_files(here):
+            if path not in present:
+                fs.remove_file(path)
+
+    undo.add(f"the secrets in {here.data_dir}", restore)
+    # The node of an unfinished renewal trusts an old certificate as well.
+    fs.remove_file(here.server_ca_file)
+    return write_credentials(here, shared, client_name)
 
 
 def read_ssconf(here: paths.Paths) -> dict[str, str]:
@@ -211,11 +263,28 @@ def leave_other_cluster(here: paths.Paths, env: Mapping[str, str] | None = None)
     :param env: variables which choose another node than this one.
     :raises OpPrereqError: the master daemon runs on that node; nothing was changed.
     """
+    stop_node_daemons(here, env=env)
+    remove_state(here)
+
+
+def require_no_master(here: paths.Paths) -> None:
+    """Check that no master daemon runs on a node.
+
+    :raises OpPrereqError: one runs there.
+    """
     if running_daemon(here, MASTER) is not None:
         raise errors.OpPrereqError("the master daemon runs on this machine", errors.ECODE_STATE)
+
+
+def stop_node_daemons(here: paths.Paths, env: Mapping[str, str] | None = None) -> None:
+    """Stop the daemons of a node which is not the master.
+
+    :param env: variables which choose another node than this one.
+    :raises OpPrereqError: the master daemon runs on that node; nothing was changed.
+    """
+    require_no_master(here)
     for daemon in (watchdog_files.DAEMON, FAILOVERD, CONFD, NODED):
         daemon_util("stop", daemon, env=env)
-    remove_state(here)
 
 
 def running_daemon(here: paths.Paths, name: str) -> int | None:

@@ -94,6 +94,12 @@ def check_machine(
         if present != x509.digest(str(credentials[remote.CERTIFICATE])):
             if force_join:
                 return True
+            facts = credentials[remote.SSCONF]
+            assert isinstance(facts, dict)
+            if node_state.is_own_node(here, str(credentials[remote.NODE_NAME]), facts):
+                # It was off while the secrets of the cluster were renewed.
+                node_state.require_no_master(here)
+                return False
             raise errors.OpPrereqError(
                 f"{own} belongs to another cluster: {here.noded_cert_file} exists. Use"
                 " --force-join to remove it from that cluster.",
@@ -106,7 +112,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
     """Write the credentials and ssconf values, and start the daemons.
 
     :returns: the digest of the new client certificate.
-    :raises OpExecError: a daemon does not start; all files were removed again.
+    :raises OpExecError: a daemon does not start; all files are as before.
     """
     shared = node_state.Credentials(
         *(
@@ -117,9 +123,12 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
     facts = credentials[remote.SSCONF]
     assert isinstance(facts, dict)
     with UndoStack() as undo:
-        if not node_state.cluster_traces(here):
+        name = str(credentials[remote.NODE_NAME])
+        if node_state.cluster_traces(here):
+            digest = node_state.replace_credentials(here, shared, name, undo)
+        else:
             undo.add(f"files in {here.data_dir}", partial(node_state.remove_state, here))
-        digest = node_state.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
+            digest = node_state.write_credentials(here, shared, name)
         ssconf.write_local(facts, here)
         node_state.make_file_directory(facts, here)
         for daemon in _DAEMONS if credentials[remote.START] else ():

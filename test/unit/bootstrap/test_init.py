@@ -527,6 +527,52 @@ def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
         bootstrap.setup_node(hosts.Hostname("node9.example.com", "127.9.8.9"))
 
 
+def test_a_node_with_former_secrets_is_known_by_its_own_key(
+    vc: Path, daemons: Daemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
+    host = machine.current().lookup("node2.example.com")
+    mine, theirs = paths.current(), paths.Paths(str(vc / "node2.example.com"))
+    bootstrap.setup_node(host)
+    pin = x509.key_pin(Path(theirs.noded_client_cert_file).read_text())
+    # While the node was off, the master got new secrets.
+    new = node_state.new_credentials()
+    for path, text in (
+        (mine.noded_cert_file, new.server_pem),
+        (mine.rapi_cert_file, new.rapi_pem),
+        (mine.hmac_key, new.hmac_key),
+        (mine.cluster_domain_secret, new.domain_secret),
+    ):
+        Path(path).chmod(0o600)
+        Path(path).write_text(text)
+    pins = Path(mine.ssconf_file("node_key_pins"))
+    pins.chmod(0o600)
+    pins.write_text(f"node1.example.com {pin}\n")
+    with pytest.raises(errors.OpPrereqError, match="another cluster"):
+        bootstrap.setup_node(host)
+    pins.write_text(f"node2.example.com {x509.key_pin(new.server_pem)} {pin}\n")
+    former = node_state.read_credentials(theirs), Path(theirs.noded_client_cert_file).read_text()
+    daemons.calls.clear()
+    daemons.fails = "start ganeti-noded"
+    with pytest.raises(errors.OpExecError):
+        bootstrap.setup_node(host)
+    assert former == (
+        node_state.read_credentials(theirs), Path(theirs.noded_client_cert_file).read_text()
+    )  # fmt: skip
+    daemons.fails = ""
+    bootstrap.setup_node(host)
+    assert node_state.read_credentials(theirs) == node_state.read_credentials(mine)
+    assert ("stop", "ganeti-noded") in daemons.calls
+    # A machine on which the master daemon runs is not touched.
+    Path(theirs.hmac_key).chmod(0o600)
+    Path(theirs.hmac_key).write_text("other\n")
+    pin = x509.key_pin(Path(theirs.noded_client_cert_file).read_text())
+    pins.write_text(f"node2.example.com {pin}\n")
+    monkeypatch.setattr(node_state, "running_daemon", lambda here, name: 1)
+    with pytest.raises(errors.OpPrereqError, match="the master daemon runs"):
+        bootstrap.setup_node(host)
+
+
 def test_destroy(vc: Path, daemons: Daemons) -> None:
     before = _files(vc)
     bootstrap.init_cluster(bootstrap.InitParams(**GOOD))

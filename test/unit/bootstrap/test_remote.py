@@ -263,6 +263,28 @@ def test_a_dry_run_changes_nothing(
     assert f"this machine is node3.example.com, not {NODE}" in capsys.readouterr().err
 
 
+def test_a_node_that_missed_a_renewal_gets_the_new_secrets(
+    master: paths.Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_state, "daemon_util", lambda *words, **_: None)
+    there = paths.Paths(str(tmp_path / NODE))
+    monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
+    node_state.write_credentials(there, node_state.new_credentials(), NODE)
+    Path(there.server_ca_file).write_text("a former certificate\n")
+    text = remote.credentials_message(HOST, master)
+    pin = x509.key_pin(Path(there.noded_client_cert_file).read_text())
+    with paths.override(there):
+        with pytest.raises(errors.OpPrereqError, match="another cluster"):
+            node_daemon_setup.check_machine(node_daemon_setup.parse(text), there)
+        told = node_daemon_setup.parse(text)
+        told[remote.SSCONF]["node_key_pins"] = f"{NODE} {pin}\n"  # type: ignore[index]
+        assert not node_daemon_setup.check_machine(told, there)
+        digest = node_daemon_setup.set_up(told, there)
+    assert node_state.read_credentials(there) == node_state.read_credentials(master)
+    assert digest == x509.digest_file(there.noded_client_cert_file)
+    assert not Path(there.server_ca_file).exists()
+
+
 @pytest.mark.parametrize(
     ("directory", "made"),
     [(paths.DEFAULT_FILE_STORAGE_DIR, True), ("/srv/disks", False), ("", False)],
