@@ -216,10 +216,10 @@ def _opcode(values: Values, name: str, known: Known | None) -> OpNodeAdd:
     from ganeti.cli import node_params
     from ganeti.opcodes.node import OpNodeAdd
 
-    known_name, secondary_ip, _is_master = known or (name, values.secondary_ip, False)
+    known_name, secondary_ip, _is_master = known or (name, None, False)
     return OpNodeAdd(
         node_name=known_name,
-        secondary_ip=secondary_ip,
+        secondary_ip=values.secondary_ip or secondary_ip,
         readd=values.readd,
         group=values.nodegroup,
         master_capable=values.master_capable,

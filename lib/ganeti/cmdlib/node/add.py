@@ -25,10 +25,12 @@ from ganeti.constants import node_verify as nv
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
 from ganeti.objects import Node, NodeGroup, fill, updated
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.node import OpNodeAdd
 from ganeti.platform import paths, watchdog_files
 from ganeti.rpc.key_pins import pin_of
 from ganeti.utils import clock, net, x509
+from ganeti.utils.text import comma_join
 from ganeti.wire.calls import NODE_CONFIGURE_OVS, NODE_ENSURE_DAEMON, NODE_VERIFY_LIGHT, VERSION
 
 # What becomes of the flags of a node which is added again: is it drained, because of a maintenance?
@@ -41,6 +43,7 @@ class AddPlan:
 
     :ivar readd: the node is in the configuration already.
     :ivar digest: digest of its certificate if it becomes a candidate, else None.
+    :ivar former: its primary address until now; None for a new node.
     :ivar unprepared: only in a dry run: the machine does not answer yet, because the command would
         prepare it first.
     """
@@ -49,6 +52,12 @@ class AddPlan:
     readd: bool
     digest: str | None
     unprepared: bool = False
+    former: str | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether its name gets an address, a first one or another one."""
+        return self.former != self.node.primary_ip
 
 
 @executes(OpNodeAdd)
@@ -137,14 +146,14 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 f"the group of node {old.name} cannot change while it is added again",
                 errors.ECODE_INVAL,
             )
-        if self.ip != old.primary_ip or (op.secondary_ip or old.secondary_ip) != old.secondary_ip:
-            raise errors.OpPrereqError(
-                f"the addresses of node {old.name} cannot change while it is added again: it has"
-                f" {old.primary_ip} and {old.secondary_ip}",
-                errors.ECODE_INVAL,
-            )
+        secondary_ip = self._secondary_again(old)
+        if (self.ip, secondary_ip) != (old.primary_ip, old.secondary_ip):
+            self._check_addresses(self.ip, secondary_ip, node_uuid=old.uuid)
+            self._warn_of_replication(old, secondary_ip)
         node = updated(
             old,
+            primary_ip=self.ip,
+            secondary_ip=secondary_ip,
             offline=False,
             # A node in maintenance gets no instances before the maintenance ends.
             drained=old.maintenance is not None,
@@ -158,7 +167,36 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             hv_state_static=merged_hv_state(old.hv_state_static, op.hv_state or {}) or None,
             disk_state_static=merged_disk_state(old.disk_state_static, op.disk_state or {}) or None,
         )
-        return self._check_machine(node, readd=True)
+        return replace(self._check_machine(node, readd=True), former=old.primary_ip)
+
+    def _secondary_again(self, old: Node) -> str:
+        """Return the secondary address of a node which is added again.
+
+        Without a separate one it is the primary address, also after its change; programs by others
+        send the former one then.
+        """
+        wanted = self.op.secondary_ip or old.secondary_ip
+        if old.secondary_ip == old.primary_ip == wanted:
+            return self.ip
+        return wanted
+
+    def _warn_of_replication(self, old: Node, secondary_ip: str) -> None:
+        """Name the running instances whose replicas do not connect over the new address yet."""
+        if secondary_ip == old.secondary_ip:
+            return
+        running = sorted(
+            instance.name
+            for instance in self.config.instances()
+            if instance.disks_active
+            and old.uuid in self.config.instance_nodes(instance)
+            and self.config.disk_template(instance) in INT_MIRRORED
+        )
+        if running:
+            self.log.warn(
+                f"the disks of instances {comma_join(running)} were connected over the former"
+                f" address {old.secondary_ip} of node {old.name}",
+                hint="Their replicas use the new address from the next start of each instance.",
+            )
 
     def _chosen_group(self) -> NodeGroup:
         if self.op.group is not None:
@@ -171,11 +209,15 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             )
         return groups[0]
 
-    def _check_addresses(self, primary_ip: str, secondary_ip: str) -> None:
+    def _check_addresses(
+        self, primary_ip: str, secondary_ip: str, *, node_uuid: str | None = None
+    ) -> None:
         for ip in (primary_ip, secondary_ip):
             if not net.is_ip(ip):
                 raise errors.OpPrereqError(f"{ip!r} is not an IP address", errors.ECODE_INVAL)
-        require_unused(self.config, (primary_ip, secondary_ip), f"node {self.name}")
+        require_unused(
+            self.config, (primary_ip, secondary_ip), f"node {self.name}", owner_uuid=node_uuid
+        )
         master = self.config.master_node()
         if (master.primary_ip == master.secondary_ip) != (primary_ip == secondary_ip):
             has = "no" if master.primary_ip == master.secondary_ip else "a"
@@ -327,7 +369,9 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         )
         if node.master_candidate:
             steps.append(f"make node {node.name} a master candidate")
-        if not plan.readd and self.config.cluster().modify_etc_hosts:
+        if plan.former and plan.named:
+            steps.append(f"change its primary address from {plan.former} to {node.primary_ip}")
+        if plan.named and self.config.cluster().modify_etc_hosts:
             steps.append(f"add node {node.name} to /etc/hosts of all nodes")
         steps.append(f"send configuration and common files to node {node.name}")
         if ssh_keys.is_managed(self.config.cluster()):
@@ -376,10 +420,10 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             change.cluster.set_candidate_cert(node.uuid, plan.digest)
         if plan.readd and not node.master_candidate:
             candidates.give_up(self.rpc, self.log, node)
-        if not plan.readd:
+        if plan.named:
             ssh_keys.name_in_etc_hosts(self.ctx, node, add=True)
         # All nodes get a new /etc/hosts.
-        to_all = self.config.cluster().modify_etc_hosts and not plan.readd
+        to_all = self.config.cluster().modify_etc_hosts and plan.named
         distribute_files(self.ctx, None if to_all else [node.uuid])
         ssh_keys.distribute(self.ctx)
         cluster = self.config.cluster()

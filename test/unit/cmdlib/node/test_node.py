@@ -12,6 +12,7 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
+from ganeti.objects import Disk, Nic
 from ganeti.opcodes.node import OpNodeAdd, OpNodeRemove, OpNodeSetParams
 from ganeti.platform import hosts as platform_hosts
 from ganeti.platform import paths
@@ -311,6 +312,56 @@ def test_adding_again_resets_the_flags(hosts):
     assert node.master_candidate
     assert node.uuid == uuid_of("node2")
     assert master.config.cluster().candidate_certs[node.uuid] == "CC:node2.example.com"
+
+
+def test_adding_again_changes_the_addresses(hosts):
+    master = Master(cluster_of(2, node_changes={2: {"offline": True}}, modify_etc_hosts=True))
+    hosts["node2.example.com"] = "192.0.2.77"
+    master.run(add(node_name="node2", readd=True, dry_run=True))
+    assert master.job.said("from 192.0.2.2 to 192.0.2.77")
+    # Programs by others send the former secondary address, which was no address of its own.
+    master.run(add(node_name="node2", readd=True, secondary_ip="192.0.2.2"))
+    node = by_name(master, "node2.example.com")
+    assert (node.primary_ip, node.secondary_ip, node.offline) == ("192.0.2.77", "192.0.2.77", False)
+    assert node.uuid == uuid_of("node2")
+    ((_node, told),) = master.rpc.of("etc_hosts_modify")
+    assert (told["mode"], told["name"], told["ip"]) == ("add", node.name, "192.0.2.77")
+
+
+def test_a_secondary_address_changes_when_the_node_is_added_again(hosts):
+    own = {number: {"secondary_ip": f"198.51.100.{number}"} for number in (1, 2)}
+    web = instance_of("web", disks=(uuid_of("web-disk0"),), disks_active=True)
+    disk = Disk(
+        dev_type="drbd",
+        logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "secret"),
+        nodes=(uuid_of("node1"), uuid_of("node2")),
+        iv_name="disk/0",
+        size=1024,
+        uuid=uuid_of("web-disk0"),
+        serial_no=1,
+    )
+    master = Master(cluster_of(2, (web,), (disk,), node_changes=own))
+    op = add(node_name="node2", readd=True, secondary_ip="198.51.100.22")
+    master.run(op)
+    node = by_name(master, "node2.example.com")
+    assert (node.primary_ip, node.secondary_ip) == ("192.0.2.2", "198.51.100.22")
+    assert master.job.said("web.example.com were connected over the former address 198.51.100.2")
+    assert master.rpc.of("etc_hosts_modify") == []
+
+
+@pytest.mark.parametrize(
+    ("ip", "owner"),
+    [
+        ("192.0.2.1", "node node1"),
+        ("192.0.2.100", "the cluster"),
+        ("192.0.2.50", "instance web"),
+    ],
+)
+def test_a_node_that_is_added_again_takes_no_address_of_others(hosts, ip, owner):
+    nic = Nic(mac="aa:00:00:00:00:01", ip="192.0.2.50", nicparams={}, uuid=uuid_of("nic"))
+    master = Master(cluster_of(2, (instance_of("web", nics=(nic,)),)))
+    op = add(node_name="node2", readd=True, primary_ip=ip)
+    assert owner in master.refused(op, errors.ECODE_NOTUNIQUE)
 
 
 def test_the_master_cannot_be_added_again(hosts):
