@@ -71,3 +71,55 @@ def test_a_node_has_another_address_when_it_is_added_again(cluster: Cluster) -> 
     for node in cluster.node_names:
         listed = cluster.path(node, "var/lib/ganeti/ssconf_node_primary_ips").read_text()
         assert f"{NODE3} {new}\n" in listed
+
+
+def test_the_whole_cluster_is_renumbered(cluster: Cluster) -> None:
+    """All nodes and the cluster have other addresses, which the master daemon does not know."""
+    cluster.add_instance("web.example.com", NODES[1]).ok()
+    names = [*NODES, CLUSTER]
+    for node in NODES:
+        cluster.on(node, "daemon-util", "stop-all").ok()
+    new = move(cluster, *names)
+    for node in NODES:
+        cluster.on(node, "daemon-util", "start", "ganeti-noded").ok()
+    cluster.run("daemon-util", "start-master").failed()
+    said = cluster.run("gnt-cluster", "renumber", "--dry-run").ok().text
+    for name in NODES:
+        assert f"node {name}: primary address" in said and f"becomes {new[name]}" in said
+    assert f"becomes {new[CLUSTER]}" in said
+    assert "does not answer" not in said
+    cluster.run("gnt-cluster", "renumber", "-f").ok()
+    for node in NODES:
+        cluster.on(node, "daemon-util", "start-all").ok()
+    assert cluster.rows("gnt-node", "list", "-o", "pip,sip") == [
+        [new[name], new[name]] for name in NODES
+    ]
+    verified(cluster)
+    assert "already" in cluster.run("gnt-cluster", "renumber", "-f").ok().text
+    cluster.run("gnt-instance", "startup", "web.example.com").ok()
+    cluster.on(NODES[1], "gnt-cluster", "master-failover", "--dry-run").ok()
+    verified(cluster)
+
+
+def test_addresses_of_others_are_refused(cluster: Cluster) -> None:
+    before = cluster.rows("gnt-node", "list", "-o", "pip")
+    cluster.run("gnt-cluster", "renumber", "-f", f"{NODE3}={before[0][0]}").failed(
+        "used by several nodes"
+    )
+    cluster.run("gnt-cluster", "renumber", "-f", f"node9={before[0][0]}").failed("node9")
+    cluster.run("gnt-cluster", "renumber", "-f", f"{NODE3}").failed("NODE=PRIMARY")
+    assert cluster.rows("gnt-node", "list", "-o", "pip") == before
+
+
+def test_a_master_that_does_not_start_keeps_the_former_addresses(cluster: Cluster) -> None:
+    """The nodes do not have these addresses, so that nobody votes for the master."""
+    before = cluster.rows("gnt-node", "list", "-o", "pip")
+    wrong = [
+        f"{name}={pip.rpartition('.')[0]}.{number}"
+        for number, (name, (pip,)) in enumerate(zip(NODES, before, strict=True), 200)
+    ]
+    said = cluster.run("gnt-cluster", "renumber", "-f", *wrong).failed("former addresses again")
+    assert "does not answer at its new address" in said.text
+    cluster.run("daemon-util", "start-master").ok()
+    assert cluster.rows("gnt-node", "list", "-o", "pip") == before
+    verified(cluster)

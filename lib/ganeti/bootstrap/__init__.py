@@ -18,6 +18,7 @@ change. When an operation fails, it undoes its changes, or the message says whic
 :mod:`.failover`        makes this node the master
 :mod:`.failover_status` what all nodes know about the master daemon
 :mod:`.renewal`         makes new keys and certificates
+:mod:`.renumber`        gives all nodes and the cluster other addresses
 :mod:`.destroy`         removes the state of the last node
 ======================= ==========================================================================
 """

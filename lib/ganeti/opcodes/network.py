@@ -123,5 +123,6 @@ class OpNetworkSetParams(OpCode):
         ht.Maybe(ht.Bool),
         "Whether the same address in this network and in the one of the nodes is one address",
         default=None,
+        added=True,
     )
     RESULT = ht.NoneType
