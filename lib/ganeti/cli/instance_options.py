@@ -91,7 +91,7 @@ def numbered(given: Sequence[tuple[str, Any]], what: str, limit: int) -> list[di
 
 _MAX_DISKS = 16
 _MAX_NICS = 8
-_NIC_KEYS = frozenset(("bridge", "ip", "link", "mac", "mode", "name", "network", "vlan"))
+_NIC_KEYS = frozenset(("bridge", "ip", "ip6", "link", "mac", "mode", "name", "network", "vlan"))
 
 
 def nic_list(values: Values) -> list[dict[str, Any]]:

@@ -169,6 +169,8 @@ def nic_env(
         prefix + "LINK": link,
         prefix + "VLAN": nicparams.get("vlan", ""),
     }
+    if nic.ip6:
+        env[prefix + "IP6"] = nic.ip6
     if nic.name:
         env[prefix + "NAME"] = nic.name
     if mode in ("bridged", "openvswitch"):

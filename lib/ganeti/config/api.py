@@ -27,7 +27,7 @@ from ganeti.config.view import Questions
 from ganeti.configfile import files
 from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData
-from ganeti.objects.address_pool import AddressPool
+from ganeti.objects.address_pool import AddressPool, Ipv6Range
 from ganeti.replication.quorum import Record
 from ganeti.utils import clock, text
 from ganeti.wire import json
@@ -301,15 +301,37 @@ class Config(Questions):
         """Reserve an address of a network; the commit of the instance marks it in the pool.
 
         :param external_ok: allow addresses which are in use outside of the cluster.
-        :raises AddressPoolError: the address is not in the network.
+        :raises AddressPoolError: the address is not in the network, or not in its IPv6 range.
         """
-        pool = AddressPool(self.network(network_uuid))
-        if pool.is_taken(address, external=True) and not external_ok:
+        network = self.network(network_uuid)
+        if ":" in address:
+            range6 = Ipv6Range(network)
+            address = range6.checked(address)
+            reserved = range6.is_reserved(address)
+        else:
+            reserved = AddressPool(network).is_taken(address, external=True)
+        if reserved and not external_ok:
             raise errors.ReservationError(
-                f"IP address {address} of network {pool.network.name} is reserved for use "
+                f"IP address {address} of network {network.name} is reserved for use "
                 "outside of the cluster"
             )
         self._store.reservations.reserve(reservations.IP, (network_uuid, address), self._execution)
+
+    def generate_ip6(self, network_uuid: str, avoid: Collection[str] = ()) -> str:
+        """Reserve the first free IPv6 address of a network and return it.
+
+        :param avoid: addresses which others have.
+        :raises AddressPoolError: the network has no IPv6 range, or no free address.
+        """
+        range6 = Ipv6Range(self.network(network_uuid))
+        found = self._store.reservations.first_free(
+            reservations.IP,
+            ((network_uuid, address) for address in range6.addresses() if address not in avoid),
+            self._execution,
+        )
+        if found is None:
+            raise errors.AddressPoolError(f"network {range6.network.name} has no free IPv6 address")
+        return found[1]
 
     def generate_ip(self, network_uuid: str, avoid: Collection[str] = ()) -> str:
         """Reserve the first free address of a network and return it.

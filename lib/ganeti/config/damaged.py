@@ -26,6 +26,7 @@ from ganeti.config.index_keys import IP, LV, MAC, MINOR, NAMES, PORT, Key
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Disk, FilterRule, Instance, KeptDocument, Network, codec
 from ganeti.objects.address_pool import AddressPool
+from ganeti.objects.addresses import same_form
 
 #: Key of the dictionary in the file.
 KEY: Final = "damaged"
@@ -177,8 +178,9 @@ def values_of(path: str, entry: Any) -> Iterator[Key]:
                 continue
             if isinstance(nic.get("mac"), str):
                 yield MAC, nic["mac"].lower()
-            if isinstance(nic.get("network"), str) and isinstance(nic.get("ip"), str):
-                yield IP, (nic["network"], nic["ip"])
+            for key in ("ip", "ip6"):
+                if isinstance(nic.get("network"), str) and isinstance(nic.get(key), str):
+                    yield IP, (nic["network"], same_form(nic[key]))
     elif table == "disks":
         yield from _disk_values(entry)
 

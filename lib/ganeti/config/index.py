@@ -16,6 +16,7 @@ from typing import Any, Final
 from ganeti.config import damaged
 from ganeti.config.index_keys import IP, LV, MAC, MINOR, NAMES, PORT, Key
 from ganeti.objects import ConfigData, Disk, Instance
+from ganeti.objects.addresses import same_form
 
 _TABLES: Final = ("nodes", "nodegroups", "instances", "networks", "disks")
 
@@ -31,11 +32,16 @@ def values_of(kind: str, obj: Any) -> Iterator[Key]:
 
 
 def addresses(instance: Instance) -> list[tuple[str, str]]:
-    """Return network UUID and address of each NIC whose address is from a network."""
+    """Return network UUID and address of each NIC whose address is from a network.
+
+    A NIC may have two. Equal addresses are equal texts.
+    """
     return [
-        (nic.network, nic.ip)
+        (nic.network, same_form(address))
         for nic in instance.nics
-        if nic.network is not None and nic.ip is not None
+        if nic.network is not None
+        for address in (nic.ip, nic.ip6)
+        if address is not None
     ]
 
 

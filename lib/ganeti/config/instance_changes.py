@@ -195,8 +195,9 @@ class InstanceChanges:
                 for other, address in before - after
                 if other == uuid and address in pool and not self._draft.has(IP, (uuid, address))
             ]
+            # IPv6 addresses are not marked.
             taken = AddressPool(pool.released(gone)).taken(
-                address for other, address in after - before if other == uuid
+                address for other, address in after - before if other == uuid and ":" not in address
             )
             if taken != network:
                 self._draft.amend(taken)

@@ -340,6 +340,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "nodes": ("auto_failover", "key_pins", "maintenance", "watchdog"),
     "networks": ("isolated",),
     "instances": ("importing_since",),
+    "nics": ("ip6",),
     "disks": ("in_sync_at", "never_alone", "outdated_node", "outdated_since", "unwiped_from"),
 }
 
@@ -362,7 +363,11 @@ def _places(config: Config) -> Iterator[tuple[str, Config]]:
     yield "", config
     yield "cluster", config["cluster"]
     for key in OURS:
-        if key not in ("", "cluster"):
+        if key == "nics":
+            for instance in (config.get("instances") or {}).values():
+                for nic in instance.get("nics") or ():
+                    yield key, nic
+        elif key not in ("", "cluster"):
             entries = (config.get(key) or {}).values()
             for entry in _devices(entries) if key == "disks" else entries:
                 yield key, entry
@@ -412,10 +417,17 @@ def own_features(
     :returns: each use; :func:`downgrade` loses these settings.
     """
     found = []
+    of_nics = {
+        id(nic): f"instance {instance.get('name')}"
+        for instance in (config.get("instances") or {}).values()
+        for nic in instance.get("nics") or ()
+    }
     for place, entry in _places(config):
-        owner = {"": "the configuration", "cluster": "the cluster"}.get(
-            place, f"{place.removesuffix('s')} {entry.get('name') or entry.get('uuid')}"
-        )
+        owner = {
+            "": "the configuration",
+            "cluster": "the cluster",
+            "nics": of_nics.get(id(entry), ""),
+        }.get(place, f"{place.removesuffix('s')} {entry.get('name') or entry.get('uuid')}")
         for name in settings_of(place):
             if name in fields.get(place, ()):
                 continue

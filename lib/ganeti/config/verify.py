@@ -26,6 +26,7 @@ from ganeti.objects import (
     ConfigData,
     Disk,
     Instance,
+    Network,
     cluster_rules,
     disk_templates,
     fill,
@@ -33,7 +34,7 @@ from ganeti.objects import (
     ipolicy,
 )
 from ganeti.objects import addresses as ip_owners
-from ganeti.objects.address_pool import AddressPool
+from ganeti.objects.address_pool import AddressPool, Ipv6Range
 from ganeti.query import job_rules
 from ganeti.utils import net, text
 
@@ -324,7 +325,8 @@ def _networks(data: ConfigData) -> _Problems:
             continue
         if network.gateway is not None and network.gateway not in pool:
             yield f"{what}: gateway {network.gateway} is not in {network.network}"
-        addresses = had.get(network.uuid, set())
+        addresses = {address for address in had.get(network.uuid, ()) if ":" not in address}
+        yield from _ipv6(network, had.get(network.uuid, set()) - addresses)
         outside = {address for address in addresses if address not in pool}
         for address in sorted(outside):
             yield f"{what}: an instance has address {address}, which is not in {network.network}"
@@ -333,6 +335,14 @@ def _networks(data: ConfigData) -> _Problems:
             yield f"{what}: an instance has address {address}, but the pool has it as free"
         for address in sorted(marked - addresses):
             yield f"{what}: address {address} is marked as used in the pool, but no instance has it"
+
+
+def _ipv6(network: Network, had: set[str]) -> _Problems:
+    for address in sorted(had):
+        try:
+            Ipv6Range(network).checked(address)
+        except errors.AddressPoolError as err:
+            yield f"network {network.name}: an instance has address {address}: {err}"
 
 
 def _instances(data: ConfigData) -> _Problems:
@@ -388,7 +398,7 @@ def _instance(data: ConfigData, instance: Instance, what: str) -> _Problems:
 
 
 def _nics(data: ConfigData) -> _Problems:
-    addresses: list[tuple[str | None, str]] = []
+    found: list[tuple[str, str]] = []
     for instance in data.instances.values():
         for place, nic in enumerate(instance.nics):
             what = f"instance {instance.name}: nic {place}"
@@ -398,17 +408,18 @@ def _nics(data: ConfigData) -> _Problems:
             # Mode user is allowed in virtual clusters only; that was checked when it was set.
             if filled.get("mode") not in (*net_const.NIC_MODES, net_const.NIC_MODE_USER):
                 yield f"{what}: there is no mode {filled.get('mode')}"
-            if nic.ip:
-                addresses.append((nic.network, nic.ip))
-            elif filled.get("mode") == net_const.NIC_MODE_ROUTED:
+            if nic.ip6 and nic.network is None:
+                yield f"{what}: it has an IPv6 address beside the other one, and is in no network"
+            if not nic.ip and not nic.ip6 and filled.get("mode") == net_const.NIC_MODE_ROUTED:
                 yield f"{what}: mode routed needs an address"
+        found += index.addresses(instance)
     for mac in _more_than_once(
         nic.mac.lower() for instance in data.instances.values() for nic in instance.nics
     ):
         yield f"MAC address {mac} is used more than once"
-    for uuid, address in _more_than_once(addresses):
+    for uuid, address in _more_than_once(found):
         # Outside of networks, an address may occur several times on purpose.
-        if uuid is not None and uuid in data.networks:
+        if uuid in data.networks:
             yield f"address {address} is used more than once in network {data.networks[uuid].name}"
 
 

@@ -14,7 +14,7 @@ NIC_MODE_USER = "user"
 MAX_NICS = 8
 
 # Keys of one NIC in a request.
-INIC_PARAMS = ("bridge", "ip", "link", "mac", "mode", "name", "network", "vlan")
+INIC_PARAMS = ("bridge", "ip", "ip6", "link", "mac", "mode", "name", "network", "vlan")
 NIC_DEFAULTS: dict[str, object] = {"link": "xen-br0", "mode": NIC_MODE_BRIDGED, "vlan": ""}
 NIC_PARAM_TYPES = {"link": "string", "mode": "string", "vlan": "string"}
 

@@ -21,6 +21,8 @@ from ganeti.objects.network import Network
 # The published limits: from two usable addresses to 65,536 addresses in all.
 SMALLEST_PREFIX: Final = 30
 LARGEST_PREFIX: Final = 16
+# From here on, both addresses of an IPv6 range can be used (RFC 6164).
+SMALLEST_PREFIX6: Final = 127
 
 
 def empty(network: Network) -> Network:
@@ -143,6 +145,55 @@ class AddressPool:
                 f"address {address} is not in network {self.network.name} ({self.network.network})"
             )
         return place
+
+
+class Ipv6Range:
+    """The IPv6 addresses of a network.
+
+    There are too many to mark them: which instances have is in their interfaces, and nobody gets
+    the first one, which belongs to all routers (RFC 4291, 2.6.1), or the gateway.
+
+    :raises AddressPoolError: the network has no IPv6 range, or a damaged one; methods raise it for
+        a text which is not an IPv6 address of the range.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        if network.network6 is None:
+            raise errors.AddressPoolError(
+                f"network {network.name} has no IPv6 range. Give it one with 'gnt-network modify"
+                f" --network6=ADDRESS/BITS {network.name}'."
+            )
+        try:
+            self._range = ipaddress.IPv6Network(network.network6, strict=False)
+            gateway = None if network.gateway6 is None else ipaddress.IPv6Address(network.gateway6)
+        except ValueError as err:
+            raise errors.AddressPoolError(f"network {network.name}: {err}") from err
+        self._reserved = {gateway}
+        if self._range.prefixlen < SMALLEST_PREFIX6:
+            self._reserved.add(self._range.network_address)
+
+    def checked(self, address: str) -> str:
+        """Return an address in its usual form, if an instance may have it."""
+        try:
+            parsed = ipaddress.IPv6Address(address)
+        except ValueError:
+            raise errors.AddressPoolError(f"'{address}' is not an IPv6 address") from None
+        if parsed not in self._range:
+            raise errors.AddressPoolError(
+                f"address {parsed} is not in network {self.network.name} ({self._range})"
+            )
+        return str(parsed)
+
+    def is_reserved(self, address: str) -> bool:
+        """Tell whether an address is the one of routers or the gateway."""
+        return ipaddress.IPv6Address(address) in self._reserved
+
+    def addresses(self) -> Iterator[str]:
+        """Iterate over the addresses which instances may have, in order."""
+        for address in self._range:
+            if address not in self._reserved:
+                yield str(address)
 
 
 def _parsed(network: Network) -> ipaddress.IPv4Network:

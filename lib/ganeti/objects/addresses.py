@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Collection, Iterator
 
 from ganeti.objects.cluster import ConfigData
-from ganeti.objects.instance import Instance
+from ganeti.objects.instance import Instance, Nic
 from ganeti.objects.network import Network
 
 
@@ -27,6 +27,11 @@ def same_form(address: str) -> str:
         return str(ipaddress.IPv6Address(address))
     except ValueError:
         return address
+
+
+def own(nic: Nic) -> list[str]:
+    """Return the addresses of a NIC, as :func:`same_form` returns them."""
+    return [same_form(address) for address in (nic.ip, nic.ip6) if address is not None]
 
 
 def of_cluster(data: ConfigData, *, without: str | None = None) -> dict[str, str]:
@@ -64,12 +69,10 @@ def of_guests(
     """
     for instance in data.instances.values():
         for place, nic in enumerate(instance.nics):
-            if nic.ip is None:
-                continue
-            address = same_form(nic.ip)
-            if address in wanted and shared_with_nodes(data, nic.network):
-                network = None if nic.network is None else data.networks.get(nic.network)
-                yield address, instance, place, network
+            for address in own(nic):
+                if address in wanted and shared_with_nodes(data, nic.network):
+                    network = None if nic.network is None else data.networks.get(nic.network)
+                    yield address, instance, place, network
 
 
 def outside_network(data: ConfigData, network: Network) -> dict[str, str]:

@@ -372,6 +372,7 @@ def _filled_nic(config: ConfigData, instance: Instance, nic: Any) -> FilledNic:
     return FilledNic(
         mac=nic.mac,
         ip=nic.ip,
+        ip6=nic.ip6,
         name=nic.name,
         network=nic.network,
         uuid=nic.uuid,

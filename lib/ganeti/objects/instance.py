@@ -21,11 +21,14 @@ def _private() -> Any:
 class Nic:
     """A NIC.
 
-    :ivar network: UUID of the network to which its address belongs, or None.
+    :ivar network: UUID of the network to which its addresses belong, or None.
+    :ivar ip: its address, which may be one of IPv6, too.
+    :ivar ip6: its IPv6 address beside the other one; only in a network with an IPv6 range.
     """
 
     mac: str
     ip: str | None = None
+    ip6: str | None = None
     name: str | None = None
     network: str | None = None
     nicparams: dict[str, Any] = parameters(frozenset(net.NIC_PARAM_TYPES))

@@ -28,6 +28,7 @@ REMEDIES = {
     "documents": "remove the documents, with DELETE /2/documents/NAME of the REST interface",
     "enabled_hypervisors": "gnt-group modify --enabled-hypervisors=default {name}",
     "importing_since": "wait for the import of {name}, or gnt-instance remove {name}",
+    "ip6": "gnt-instance modify --net INDEX:modify,ip6=none {name}, for each interface with one",
     "job_execution": "gnt-cluster modify --job-execution=threads",
     "maintenance": "gnt-node maintenance end {name}",
     "node_watchdog": "gnt-cluster modify --node-watchdog=no",

@@ -184,6 +184,7 @@ class Sanitizer:
             _change(instance, "os", self._os_name)
         for nic in instance.get("nics", []):
             self._address(nic, "ip")
+            self._address(nic, "ip6")
             if self._ips:
                 _change(nic, "mac", self._mac)
 

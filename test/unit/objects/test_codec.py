@@ -90,6 +90,7 @@ def test_stored_attributes_are_as_published(name, cls):
         "Instance": {"importing_since"},
         "NodeGroup": {"enabled_hypervisors"},
         "Network": {"isolated"},
+        "NIC": {"ip6"},
         "Node": {"auto_failover", "key_pins", "maintenance", "watchdog"},
     }.get(name, set())
     fields = {field.name: field for field in dataclasses.fields(cls) if field.name not in runtime}

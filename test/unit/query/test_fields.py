@@ -31,6 +31,8 @@ OWN = {
     "instance": {
         "guest_state": "guests which live and do not run",
         "importing_since": "imports from other clusters which have not ended",
+        "nic.ip6s": "IPv6 addresses which networks give",
+        **{f"nic.ip6/{place}": "the same" for place in range(8)},
         "hv/firmware": "KVM guests with UEFI",
         "hv/firmware_path": "the same",
         "hv/firmware_vars_path": "the same",

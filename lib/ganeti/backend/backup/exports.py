@@ -424,6 +424,7 @@ def _instance_section(
             f"nic{index}_ip": nic.ip,
             f"nic{index}_network": network,
             f"nic{index}_name": nic.name,
+            **({f"nic{index}_ip6": nic.ip6} if nic.ip6 else {}),
         }
         section |= {
             f"nic{index}_{key}": nic.nicparams.get(key, "") for key in ("link", "mode", "vlan")

@@ -430,6 +430,7 @@ def _nic_env(nic: FilledNic, hvparams: Mapping[str, Any]) -> dict[str, str]:
         "UUID": nic.uuid,
         "MODE": mode,
         "IP": nic.ip,
+        "IP6": nic.ip6,
         "NAME": nic.name,
         "LINK": link,
         "BRIDGE": link if mode == net_c.NIC_MODE_BRIDGED else None,

@@ -46,6 +46,18 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
                 " remove them first.",
                 errors.ECODE_INVAL,
             )
+        detached = [
+            disk.name or disk.uuid
+            for disk in self.config.snapshot().disks.values()
+            if node.uuid in disk.nodes or node.uuid in disk.all_node_uuids()
+        ]
+        if detached:
+            raise errors.OpPrereqError(
+                f"node {node.name} still has disks which were detached from their instances:"
+                f" {', '.join(sorted(detached))}. Attach each to an instance with 'gnt-instance"
+                " modify --disk attach:uuid=...', then move or remove it.",
+                errors.ECODE_INVAL,
+            )
         return node
 
     def _release(self, node: Node) -> None:

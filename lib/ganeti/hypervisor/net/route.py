@@ -25,7 +25,7 @@ def addresses(nic: Mapping[str, Any]) -> list[str]:
 
     :raises HypervisorError: an address is not valid.
     """
-    found = [str(nic["ip"])] if nic.get("ip") else []
+    found = [str(nic[key]) for key in ("ip", "ip6") if nic.get(key)]
     network = nic.get("netinfo")
     prefix = network.get("network6") if isinstance(network, dict) else None
     try:

@@ -59,7 +59,12 @@ def environment(
         "TAGS": " ".join(tags),
         "ACTION": UP,
     }
-    optional = {"IP": nic.get("ip"), "INTERFACE_NAME": nic.get("name"), "VLAN": params.get("vlan")}
+    optional = {
+        "IP": nic.get("ip"),
+        "IP6": nic.get("ip6"),
+        "INTERFACE_NAME": nic.get("name"),
+        "VLAN": params.get("vlan"),
+    }
     env.update({key: str(value) for key, value in optional.items() if value})
     if params["mode"] == net.NIC_MODE_BRIDGED:
         env["BRIDGE"] = env["LINK"]

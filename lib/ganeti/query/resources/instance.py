@@ -206,6 +206,7 @@ def _disk_attr(name: str) -> Callable[[View, Instance], list[Any]]:
 
 _NIC_PARTS = (
     ("nic.ip", "NicIP", "IP address of NIC", _nic_attr("ip")),
+    ("nic.ip6", "NicIP6", "Further IPv6 address of NIC", _nic_attr("ip6")),
     ("nic.mac", "NicMAC", "MAC address of NIC", _nic_attr("mac")),
     ("nic.name", "NicName", "Name of NIC", _nic_attr("name")),
     ("nic.uuid", "NicUUID", "UUID of NIC", _nic_attr("uuid")),
@@ -231,6 +232,7 @@ def _nic_fields() -> list[Field]:
     }
     lists = (
         ("nic.ips", "NIC_IPs", "IP addresses of the NICs", _nic_attr("ip")),
+        ("nic.ip6s", "NIC_IP6s", "Further IPv6 addresses of the NICs", _nic_attr("ip6")),
         ("nic.macs", "NIC_MACs", "MAC addresses of the NICs", _nic_attr("mac")),
         ("nic.names", "NIC_Names", "Names of the NICs", _nic_attr("name")),
         ("nic.uuids", "NIC_UUIDs", "UUIDs of the NICs", _nic_attr("uuid")),

@@ -431,6 +431,15 @@ def test_a_node_with_instances_stays(running):
     assert "web.example.com" in master.refused(remove(), errors.ECODE_INVAL)
 
 
+def test_a_node_with_a_detached_disk_stays():
+    """It was refused at the commit, after the hooks, as an error of the configuration."""
+    disk = dataclasses.replace(disk_of("web", template="file", node="node2"), iv_name="")
+    master = Master(cluster_of(3, disks=(disk,)))
+    said = master.refused(remove(), errors.ECODE_INVAL)
+    assert disk.uuid in said
+    assert "detached" in said
+
+
 def test_the_master_stays():
     assert "is the master" in Master(cluster_of(3)).refused(remove("node1"), errors.ECODE_INVAL)
 

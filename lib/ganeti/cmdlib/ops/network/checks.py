@@ -66,7 +66,7 @@ def mac_prefix(given: str | None, present: str | None = None) -> str | None:
 
 
 def check_ipv6(network6: str | None, gateway6: str | None) -> None:
-    """Check that the IPv6 gateway is in the IPv6 network.
+    """Check that the IPv6 gateway is in the IPv6 network, or is a link-local address.
 
     :raises errors.OpPrereqError: it is not, or there is no IPv6 network.
     """
@@ -76,7 +76,8 @@ def check_ipv6(network6: str | None, gateway6: str | None) -> None:
         raise errors.OpPrereqError(
             f"IPv6 gateway {gateway6} needs an IPv6 network", errors.ECODE_INVAL
         )
-    if ipaddress.IPv6Address(gateway6) not in ipaddress.IPv6Interface(network6).network:
+    gateway = ipaddress.IPv6Address(gateway6)
+    if not gateway.is_link_local and gateway not in ipaddress.IPv6Interface(network6).network:
         raise errors.OpPrereqError(
             f"IPv6 gateway {gateway6} is not in network {network6}", errors.ECODE_INVAL
         )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WHAT = "network interface"
 
 # Completes a NIC for its node: what it is, for messages, and the NIC.
-_Settle = Callable[[str, PlannedNic], PlannedNic]
+_Settle = Callable[..., PlannedNic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def plan(
     :raises errors.OpPrereqError: a change is not possible.
     """
     current = list(instance.nics)
-    own = {addresses.same_form(nic.ip) for nic in instance.nics if nic.ip is not None}
+    own = {address for nic in instance.nics for address in addresses.own(nic)}
     settle = functools.partial(
         nics.settled, config, node=node, conflicts_check=conflicts_check, own=own
     )
@@ -103,6 +103,8 @@ def plan(
     for name in names:
         if names.count(name) > 1:
             raise errors.OpPrereqError(f"two {WHAT}s are named {name!r}", errors.ECODE_NOTUNIQUE)
+    if steps:
+        nics.require_distinct(current)
     return NicPlan(tuple(current), tuple(steps))
 
 
@@ -113,7 +115,7 @@ def _add(config: Config, settle: _Settle, current: Sequence[Nic], change: Device
     text = (
         f"add:mac={nic.mac},ip={nic.ip},mode={filled['mode']},link={filled['link']},"
         f"network={nic.network}"
-    )
+    ) + (f",ip6={nic.ip6}" if nic.ip6 else "")
     return NicStep(MOD_ADD, index, nic, ((f"nic.{index}", text),))
 
 
@@ -132,12 +134,13 @@ def _modify(
     if not changes:
         raise errors.OpPrereqError(f"{WHAT} {index}: no change is given", errors.ECODE_INVAL)
     planned = _changed(config, f"{WHAT} {index}", present, changes)
-    moved = (planned.nic.network, planned.nic.ip) != (present.network, present.ip)
-    if moved:
-        planned = settle(f"{WHAT} {index}", planned)
+    addresses_before = (present.network, present.ip, present.ip6)
+    if (planned.nic.network, planned.nic.ip, planned.nic.ip6) != addresses_before:
+        planned = settle(f"{WHAT} {index}", planned, reserved=[present])
     values = {
         "mac": planned.nic.mac,
         "ip": planned.nic.ip,
+        "ip6": planned.nic.ip6,
         "name": planned.nic.name,
         "network": planned.nic.network,
         **{key: planned.filled.get(key) for key in NIC_PARAM_TYPES},
@@ -173,6 +176,9 @@ def _changed(config: Config, what: str, present: Nic, changes: dict[str, Any]) -
     ip = present.ip
     if "ip" in changes:
         ip = nics.checked_address(what, changes["ip"], None, network)
+    ip6 = present.ip6 if network is not None else None
+    if "ip6" in changes:
+        ip6 = nics.checked_ip6(what, changes["ip6"], network)
     if network is None:
         nics.require_mode(what, filled)
         if filled["mode"] == NIC_MODE_ROUTED and ip is None:
@@ -189,6 +195,7 @@ def _changed(config: Config, what: str, present: Nic, changes: dict[str, Any]) -
         present,
         mac=mac,
         ip=ip,
+        ip6=ip6,
         name=name,
         network=None if network is None else network.uuid,
         nicparams=own,

@@ -99,6 +99,7 @@ def _plan(
     if network is None:
         require_mode(what, filled)
     ip = checked_address(what, spec.get("ip"), instance_ip, network)
+    ip6 = checked_ip6(what, spec.get("ip6"), network)
     # The mode of a NIC in a network is the one of the group's connection, which settle() checks.
     if network is None and filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
@@ -107,6 +108,7 @@ def _plan(
     nic = Nic(
         mac=checked_mac(config, what, spec.get("mac", VALUE_AUTO), network, reserved),
         ip=ip,
+        ip6=ip6,
         name=devices.checked_name(what, spec.get("name")),
         network=None if network is None else network.uuid,
         nicparams=own,
@@ -192,17 +194,40 @@ def settle(
     :param reserved: the forthcoming instance, whose IP addresses may be used again.
     :raises errors.OpPrereqError: a NIC is not possible on the node; names the NIC.
     """
-    return [
+    found = [
         settled(
             config,
             f"network interface {index}",
             nic,
             node,
             conflicts_check=conflicts_check,
-            reserved=reserved,
+            reserved=() if reserved is None else reserved.nics,
         )
         for index, nic in enumerate(planned)
     ]
+    require_distinct([one.nic for one in found])
+    return found
+
+
+def require_distinct(nics: Iterable[Nic]) -> None:
+    """Check that no two NICs of an instance have one address.
+
+    A reservation does not notice that: it keeps a value for the whole operation.
+
+    :raises errors.OpPrereqError: two have the same MAC address, or the same address of a network.
+    """
+    seen: set[tuple[str | None, str]] = set()
+    for nic in nics:
+        values: list[tuple[str | None, str]] = [(None, f"MAC address {nic.mac.lower()}")]
+        if nic.network is not None:
+            values += [(nic.network, f"address {address}") for address in addresses.own(nic)]
+        for value in values:
+            if value in seen:
+                raise errors.OpPrereqError(
+                    f"two network interfaces of the instance have {value[1]}",
+                    errors.ECODE_NOTUNIQUE,
+                )
+            seen.add(value)
 
 
 def settled(
@@ -212,12 +237,13 @@ def settled(
     node: Node,
     *,
     conflicts_check: bool,
-    reserved: Instance | None = None,
+    reserved: Collection[Nic] = (),
     own: Collection[str] = (),
 ) -> PlannedNic:
     """Complete one NIC when its node is known.
 
     :param what: the NIC, for error messages. The other parameters are those of :func:`settle`.
+    :param reserved: NICs of the instance whose addresses this one may have again.
     :param own: the addresses which the instance has already.
     """
     nic = planned.nic
@@ -237,26 +263,26 @@ def settled(
         )
     filled = fill.fill_nic(config.cluster(), connection)
     require_mode(what, filled)
-    ip = nic.ip
-    had = (
-        ()
-        if reserved is None
-        else ((reserved_nic.network, reserved_nic.ip) for reserved_nic in reserved.nics)
-    )
-    if (network.uuid, ip) not in had:
+    had = {(one.network, address) for one in reserved for address in addresses.own(one)}
+    found: dict[str, Any] = {"ip": nic.ip, "ip6": nic.ip6}
+    for kind, ip in found.items():
+        if ip is None or (network.uuid, ip) in had:
+            continue
         avoid = {
             address: owner
             for address, owner in _elsewhere(config, network, conflicts_check).items()
             if address not in own
         }
-        ip = _from_pool(config, what, ip, network, avoid, external_ok=not conflicts_check)
-    if filled["mode"] == NIC_MODE_ROUTED and ip is None:
+        found[kind] = _from_pool(
+            config, what, ip, network, avoid, external_ok=not conflicts_check, ip6=kind == "ip6"
+        )
+    if filled["mode"] == NIC_MODE_ROUTED and not any(found.values()):
         raise errors.OpPrereqError(
             f"{what}: network {network.name} is routed in node group {group.name} and needs an IP"
             f" address, such as ip={NIC_IP_POOL}",
             errors.ECODE_INVAL,
         )
-    return PlannedNic(replace(nic, ip=ip, nicparams=dict(connection)), filled)
+    return PlannedNic(replace(nic, **found, nicparams=dict(connection)), filled)
 
 
 def _require_foreign(config: Config, what: str, ip: str, group: NodeGroup) -> None:
@@ -292,19 +318,18 @@ def _require_nobodys(what: str, ip: str, owners: Mapping[str, str]) -> None:
 def _from_pool(
     config: Config,
     what: str,
-    ip: str | None,
+    ip: str,
     network: Network,
     avoid: Mapping[str, str],
     *,
     external_ok: bool,
-) -> str | None:
-    if ip is None:
-        return None
+    ip6: bool,
+) -> str:
     try:
         if ip == NIC_IP_POOL:
-            return config.generate_ip(network.uuid, avoid)
-        if net.is_ipv4(ip):
-            config.reserve_ip(network.uuid, ip, external_ok=external_ok)
+            generate = config.generate_ip6 if ip6 else config.generate_ip
+            return generate(network.uuid, avoid)
+        config.reserve_ip(network.uuid, ip, external_ok=external_ok)
         _require_nobodys(what, ip, avoid)
         return ip
     except errors.ReservationError as err:
@@ -375,7 +400,26 @@ def checked_address(
         return instance_ip
     if not net.is_ip(str(spec)):
         raise errors.OpPrereqError(f"{what}: {spec!r} is not an IP address", errors.ECODE_INVAL)
-    return str(spec)
+    return addresses.same_form(str(spec))
+
+
+def checked_ip6(what: str, spec: Any, network: Network | None) -> str | None:
+    """Check the IPv6 address in the spec of a NIC, beside its other one; ``pool`` stays.
+
+    :raises errors.OpPrereqError: the address is wrong, or the NIC is in no network.
+    """
+    if spec in (None, "", VALUE_NONE):
+        return None
+    if network is None:
+        raise errors.OpPrereqError(
+            f"{what}: an address ip6 needs a network with an IPv6 range. Add network=...",
+            errors.ECODE_INVAL,
+        )
+    if spec == NIC_IP_POOL:
+        return NIC_IP_POOL
+    if not net.is_ipv6(str(spec)):
+        raise errors.OpPrereqError(f"{what}: {spec!r} is not an IPv6 address", errors.ECODE_INVAL)
+    return addresses.same_form(str(spec))
 
 
 def checked_mac(

@@ -127,7 +127,7 @@ def _disks(instance: Mapping[str, str]) -> Iterable[ExportedDisk]:
 def _nics(instance: Mapping[str, str]) -> Iterable[dict[str, str]]:
     for index in range(_count(instance, "nic_count", MAX_NICS)):
         found = {}
-        for key in ("mac", "ip", "network", "name", "link", "mode", "vlan"):
+        for key in ("mac", "ip", "ip6", "network", "name", "link", "mode", "vlan"):
             value = instance.get(f"nic{index}_{key}")
             if value not in _EMPTY:
                 found[key] = str(value)
