@@ -8,7 +8,6 @@ the block ends, its changes are durable.
 from __future__ import annotations
 
 import copy
-import itertools
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +25,7 @@ from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions
 from ganeti.configfile import files
 from ganeti.configfile.files import write_config_file
+from ganeti.constants.disk import MINORS
 from ganeti.objects import ConfigData
 from ganeti.objects.address_pool import AddressPool, Ipv6Range
 from ganeti.replication.quorum import Record
@@ -362,14 +362,18 @@ class Config(Questions):
         """Reserve the lowest free DRBD minor on each of these nodes; return the minors.
 
         :param node_uuids: a node may occur several times; its minors are then different.
+        :raises ConfigurationError: a node has as many as the kernel has minors.
         """
         found = []
         for uuid in node_uuids:
             self.node(uuid)
             pair = self._store.reservations.first_free(
-                reservations.MINOR, ((uuid, minor) for minor in itertools.count()), self._execution
+                reservations.MINOR, ((uuid, minor) for minor in range(MINORS)), self._execution
             )
-            assert pair is not None
+            if pair is None:
+                raise errors.ConfigurationError(
+                    f"all {MINORS} DRBD minors of node {self.node(uuid).name} are in use"
+                )
             found.append(pair[1])
         return tuple(found)
 

@@ -102,3 +102,5 @@ LDS_FAULTY = 4
 #: The least size of the metadata of a disk; see :mod:`ganeti.objects.disk_templates.drbd`.
 DRBD_META_SIZE_MIB = 128
 DRBD_SECRET_LENGTH = 20
+#: The kernel has so many minors of one kind of device.
+MINORS = 1 << 20

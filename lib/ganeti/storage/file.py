@@ -328,11 +328,28 @@ class FileDevice(BlockDevice):
         if size > _SIZE_MAX_MIB * _MIB:
             raise self.fail(f"a size of {size // _MIB} MiB is not possible")
         if dry_run:
+            self._require_possible_size(size)
             return
         try:
             os.truncate(self._path, size)
         except OSError as err:
             raise self.fail(f"cannot grow by {amount_mib} MiB", err) from err
+
+    def _require_possible_size(self, size: int) -> None:
+        """Check that its file system can have a file of a size (bytes), with one that is removed.
+
+        :raises BlockDeviceError: it cannot; ext4 has files of at most 16 TiB, FAT of 4 GiB.
+        """
+        import tempfile
+
+        directory = os.path.dirname(self._path)
+        try:
+            with tempfile.TemporaryFile(dir=directory, buffering=0) as stream:
+                os.truncate(stream.fileno(), size)
+        except OSError as err:
+            raise self.fail(
+                f"the file system of {directory} cannot have a file of {size // _MIB} MiB", err
+            ) from err
 
     def rename(self, new_id: tuple[object, ...]) -> None:
         """Rename the file and its snapshots."""

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fakes.config import commit
 from ganeti import errors
-from ganeti.config import Config, verify
+from ganeti.config import Config, api, verify
 from ganeti.config.index import Index
 from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
@@ -355,3 +355,11 @@ def test_after_a_write_that_failed_all_is_as_before() -> None:
     commit(config).instances.add(
         _guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "b"
     )
+
+
+def test_a_node_without_a_free_minor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "MINORS", 2)
+    config = _config().reserving_for("a")
+    assert config.allocate_minors(NODES[:1] * 2) == (0, 1)
+    with pytest.raises(errors.ConfigurationError, match="all 2 DRBD minors of node .* are in use"):
+        config.allocate_minors(NODES[:1])

@@ -248,3 +248,24 @@ def test_space(root: Path) -> None:
     assert 0 <= found["storage_free"] <= found["storage_size"]
     with pytest.raises(errors.FileStoragePathError, match="cannot measure"):
         file.space("/srv/missing")
+
+
+def test_a_growth_which_the_file_system_cannot_hold_changes_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of ext4 has at most 16 TiB."""
+    device = storage.device(disk())
+    device.create(4)
+    truncate, most = os.truncate, 16 << 40
+
+    def limited(path: str | int, size: int) -> None:
+        if size > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        truncate(path, 1 << 20 if isinstance(path, int) else size)
+
+    monkeypatch.setattr(os, "truncate", limited)
+    device.grow((16 << 20) - 4, dry_run=True, backing_store=True)
+    with pytest.raises(errors.BlockDeviceError, match="cannot have a file of 16777217 MiB"):
+        device.grow((16 << 20) - 3, dry_run=True, backing_store=True)
+    assert device.size_bytes() == 4 * MIB
+    assert [path.name for path in local(root).parent.iterdir()] == ["disk0"]
