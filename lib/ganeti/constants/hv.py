@@ -88,3 +88,8 @@ KVM_SPICE_WAN_COMPRESSION = ("always", "auto", "never")
 KVM_SPICE_STREAMING_VIDEO = ("all", "filter", "off")
 
 VNC_BASE_PORT = 5900
+
+#: Addresses for SCSI disks of a guest of KVM. Narrow SCSI has eight, and the controller has one.
+KVM_SCSI_SLOTS = 16
+KVM_SMALL_SCSI_SLOTS = 7
+KVM_SMALL_SCSI_CONTROLLERS = frozenset(("lsi", "dc390"))

@@ -11,7 +11,10 @@ from ganeti import errors
 from ganeti import hypervisor as drivers
 from ganeti.constants import hv
 from ganeti.hypervisor.base import Migration
+from ganeti.hypervisor.kvm import argv
 from ganeti.objects import hypervisors
+from ganeti.objects.hypervisors import kvm
+from ganeti.objects.hypervisors.descriptor import GuestDevices
 from ganeti.tools import daemon_util
 
 LIB = Path(__file__).resolve().parents[3] / "lib" / "ganeti"
@@ -113,3 +116,40 @@ def test_descriptors_are_complete(descriptor: hypervisors.HypervisorDescriptor) 
 def test_xen_resets_the_machine_below_the_kernel() -> None:
     assert hypervisors.of(hv.KVM).reset_argv == ("reboot", "-n", "-f")
     assert hypervisors.of(hv.XEN_PVM).reset_argv[0] == "xl"
+
+
+@pytest.mark.parametrize(
+    ("params", "disks", "nics", "problem"),
+    [
+        ({}, 16, 3, ""),
+        ({}, 16, 4, "need 20 PCI slots, and kvm_pci_reservations=12 leaves 19"),
+        ({"kvm_pci_reservations": 7}, 16, 8, ""),
+        ({"nic_type": "ne2k_isa"}, 16, 8, ""),
+        ({"disk_type": "ide"}, 4, 8, ""),
+        ({"disk_type": "ide"}, 5, 1, "has 5 disks and CD drives, and the IDE controller"),
+        ({"disk_type": "ide", "cdrom_image_path": "/x"}, 4, 1, "has 5 disks and CD drives"),
+        ({"disk_type": "ide", "cdrom_image_path": "/x", "cdrom_disk_type": "scsi"}, 4, 1, ""),
+        ({"disk_type": "ide", "machine_version": "pc-q35-8.2"}, 6, 1, ""),
+        ({"disk_type": "ide", "machine_version": "pc-q35-8.2"}, 7, 1, "has 6 places"),
+        ({"disk_type": "scsi"}, 7, 8, ""),
+        ({"disk_type": "scsi"}, 8, 8, "scsi_controller_type=lsi has 7 addresses"),
+        ({"disk_type": "scsi-hd", "scsi_controller_type": "virtio-scsi-pci"}, 16, 8, ""),
+        ({"disk_type": "scsi", "cdrom_image_path": "/x"}, 7, 1, "has 8 disks and CD drives"),
+    ],
+)
+def test_devices_for_which_a_guest_has_no_place(params, disks, nics, problem):
+    known = hypervisors.of("kvm")
+    defaults = {name: parameter.default for name, parameter in known.parameters.items()}
+    guest = GuestDevices("web.example.com", disks, nics)
+    found = known.impossible({**defaults, **params}, guest)
+    assert problem in found and bool(problem) == bool(found)
+
+
+def test_a_name_of_which_no_socket_can_be_made():
+    known = hypervisors.of("kvm")
+    suffix = max((".monitor", ".serial", ".qmp", ".kvmd", ".qga", ".tpm"), key=len)
+    assert kvm.LONGEST_NAME_BYTES + len(suffix) == argv.SOCKET_PATH_MAX_BYTES
+    assert known.impossible({}, GuestDevices("x" * 99, 1, 1)) == ""
+    found = known.impossible({}, GuestDevices("x" * 100, 1, 1))
+    assert "the name of the instance has 100 bytes" in found
+    assert hypervisors.of("fake").impossible({}, GuestDevices("x" * 200, 16, 8)) == ""

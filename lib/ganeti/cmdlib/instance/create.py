@@ -204,8 +204,8 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         )
         disk_work.require_spindles_allowed(self.config, [one.uuid for one in nodes], op.disks)
         facts = planning.check_policy(self, nodes, parameters, disk_specs, len(planned_nics))
-        params.require_firmware_disks(
-            self.hypervisor, parameters.hvparams_filled, [spec["name"] for spec in disk_specs]
+        params.require_startable(
+            self.hypervisor, parameters.hvparams_filled, self.name, disk_specs, len(planned_nics)
         )
         usable = prereq.hvparams_check(
             self.config, [node.uuid], self.hypervisor, parameters.hvparams_filled

@@ -19,8 +19,9 @@ from ganeti.cmdlib.ops.creation import names
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.liveness import location
+from ganeti.cmdlib.ops.params import instance as params
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance
+from ganeti.objects import Disk, Instance, fill
 from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH
 from ganeti.opcodes.instance import OpInstanceRename
 from ganeti.utils.undo import UndoStack
@@ -92,6 +93,18 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         prereq.require_online(self.config.node(instance.primary_node))
         location.require_stopped(self.ctx, instance, "rename")
         disks = self.config.instance_disks(instance)
+        before, after = (
+            params.guest_problem(
+                instance.hypervisor,
+                fill.instance_hv(self.config.cluster(), instance),
+                name,
+                [disk.name for disk in disks],
+                len(instance.nics),
+            )
+            for name in (instance.name, self.new_name)
+        )
+        if after != before:
+            params.refuse_guest(instance.hypervisor, self.new_name, after)
         directories = None
         if any(disk.dev_type in INSTANCE_DEPENDENT_PATH for disk in disks):
             old = disk_work.storage_dir(disks)

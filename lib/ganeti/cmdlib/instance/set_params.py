@@ -326,15 +326,24 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
     def _check_firmware(
         self, instance: Instance, planned: Instance, disk_plan: disk_modify.DiskPlan | None
     ) -> None:
-        """Check that the instance has the disks which its new parameters need for the firmware."""
+        """Check that the hypervisor has places for all devices, and the firmware its disks."""
         names = [disk.name for disk in self.config.instance_disks(instance)]
         before, after = (
             fill.instance_hv(self.config.cluster(), one) for one in (instance, planned)
         )
+        new_names = names if disk_plan is None else disk_plan.names
+        problem = params.guest_problem(
+            planned.hypervisor, after, planned.name, new_names, len(planned.nics)
+        )
+        # A problem which the instance has already is no reason to refuse another change.
+        if problem != params.guest_problem(
+            instance.hypervisor, before, instance.name, names, len(instance.nics)
+        ):
+            params.refuse_guest(planned.hypervisor, planned.name, problem)
         params.require_firmware_disks(
             planned.hypervisor,
             after,
-            names if disk_plan is None else disk_plan.names,
+            new_names,
             lacking=hvparams.firmware_disks(instance.hypervisor, before).keys() - set(names),
         )
 

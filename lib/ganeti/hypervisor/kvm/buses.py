@@ -14,7 +14,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Nic
 
 PCI_SLOTS = 32
-SCSI_SLOTS = 16
+SCSI_SLOTS = hv.KVM_SCSI_SLOTS
 #: One for each function of a slot.
 HOTPLUG_PORTS = 8
 CDROM_SCSI_IDS = (6, 5)
@@ -28,9 +28,6 @@ DISK_DRIVERS = frozenset((*_DISK_DRIVERS.values(), "scsi-cd"))
 NIC_DRIVERS = frozenset((*_NIC_DRIVERS.values(), *hv.KVM_NIC_TYPES)) - set(_NIC_DRIVERS)
 #: Flash and SD memory, for which the machine types of virtual servers have no controller.
 UNSUPPORTED_DISK_TYPES = frozenset(("mtd", "pflash", "sd"))
-# Narrow SCSI has eight addresses, and the controller has one of them.
-_SMALL_SCSI_CONTROLLERS = frozenset(("lsi", "dc390"))
-_SMALL_SCSI_SLOTS = 7
 
 
 def device_id(kind: str, uuid: str) -> str:
@@ -124,7 +121,7 @@ class Bus:
 
 def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
     """Return the buses of a guest without disks and NICs."""
-    small = hvparams.get("scsi_controller_type") in _SMALL_SCSI_CONTROLLERS
+    small = hvparams.get("scsi_controller_type") in hv.KVM_SMALL_SCSI_CONTROLLERS
     drives = [number for number, _ in enumerate(CDROMS) if hvparams.get(CDROMS[number])]
     taken = {
         CDROM_SCSI_IDS[number] for number in drives if cdrom_type(hvparams) in CDROM_SCSI_TYPES
@@ -133,7 +130,9 @@ def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
         machine,
         int(hvparams.get("kvm_pci_reservations") or 0),
         scsi=[
-            slot for slot in range(_SMALL_SCSI_SLOTS if small else SCSI_SLOTS) if slot not in taken
+            slot
+            for slot in range(hv.KVM_SMALL_SCSI_SLOTS if small else SCSI_SLOTS)
+            if slot not in taken
         ],
     )
 

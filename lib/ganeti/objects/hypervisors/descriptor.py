@@ -71,6 +71,24 @@ class UserParameter(NamedTuple):
     pool: str
 
 
+class GuestDevices(NamedTuple):
+    """What a guest has, as far as its hypervisor may have limits for it.
+
+    :ivar name: name of the instance.
+    :ivar disks: number of its disks, without those of the firmware.
+    :ivar nics: number of its NICs.
+    """
+
+    name: str
+    disks: int
+    nics: int
+
+
+def no_limits(params: Mapping[str, Any], guest: GuestDevices) -> str:
+    """Return no problem: the hypervisor has no limit of its own."""
+    return ""
+
+
 def no_combination_check(params: Mapping[str, Any]) -> None:
     """Accept every combination of values, each of which is legal."""
 
@@ -105,6 +123,9 @@ class HypervisorDescriptor:
     #: Checks filled parameters against each other.
     #: :raises HypervisorError: names the parameter which is wrong.
     check_combination: Callable[[Mapping[str, Any]], None] = no_combination_check
+
+    #: Filled parameters, devices of a guest -> why the guest can never start; empty when it can.
+    impossible: Callable[[Mapping[str, Any], GuestDevices], str] = no_limits
 
     #: Whether a guest can be migrated to another node.
     can_migrate: bool = False

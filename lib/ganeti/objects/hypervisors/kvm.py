@@ -10,6 +10,7 @@ from ganeti.constants import hv
 from ganeti.objects.hypervisors.cpu_masks import cpu_masks
 from ganeti.objects.hypervisors.descriptor import (
     ConsoleRequest,
+    GuestDevices,
     HypervisorDescriptor,
     UserParameter,
     by_name,
@@ -54,6 +55,10 @@ SERIAL_SPEEDS = (
 )
 _MAX_VIRTIO_NET_QUEUES = 32
 _QEMU_PCI_SLOTS = 32
+_IDE_UNITS, _SATA_PORTS = 4, 6
+_CDROMS = ("cdrom_image_path", "cdrom2_image_path")
+#: The kernel takes 107 bytes as the path of a socket, of which ``.monitor`` has eight.
+LONGEST_NAME_BYTES = 99
 
 _CONSOLE_PROGRAM = "kvm-console-wrapper"
 #: Ctrl-], the escape character of telnet.
@@ -133,6 +138,50 @@ def _firmware_disks(params: Mapping[str, Any]) -> dict[str, str]:
     if params.get("tpm_version"):
         needed[hv.KVM_TPM_DISK] = f"tpm_version={params['tpm_version']}"
     return needed
+
+
+def _impossible(params: Mapping[str, Any], guest: GuestDevices) -> str:
+    """Compare the devices of a guest with the addresses on its buses.
+
+    Disks and NICs have the PCI slots from ``kvm_pci_reservations`` on, without the last one.
+    """
+    if len(guest.name.encode()) > LONGEST_NAME_BYTES:
+        return (
+            f"the name of the instance has {len(guest.name.encode())} bytes. With more than"
+            f" {LONGEST_NAME_BYTES} bytes, the paths of its sockets are too long for the kernel."
+        )
+    disk_type = params.get("disk_type")
+    on_scsi = disk_type == "scsi" or disk_type in hv.KVM_SCSI_DEVICE_TYPES
+    cdrom_type = params.get("cdrom_disk_type") or disk_type
+    drives = sum(bool(params.get(name)) for name in _CDROMS)
+    on_pci = 0 if params.get("nic_type") == "ne2k_isa" else guest.nics
+    on_pci += 0 if on_scsi or disk_type == "ide" else guest.disks
+    reserved = int(params.get("kvm_pci_reservations") or 0)
+    left = _QEMU_PCI_SLOTS - 1 - reserved
+    if on_pci > left:
+        return (
+            f"its disks and NICs need {on_pci} PCI slots, and kvm_pci_reservations={reserved}"
+            f" leaves {left}. A smaller value leaves more."
+        )
+    if disk_type == "ide":
+        # SATA, on machines with PCI Express.
+        most = _SATA_PORTS if "q35" in str(params.get("machine_version")) else _IDE_UNITS
+        used = guest.disks + (drives if cdrom_type == "ide" else 0)
+        if used > most:
+            return (
+                f"it has {used} disks and CD drives, and the IDE controller of its machine has"
+                f" {most} places. disk_type=paravirtual allows more disks."
+            )
+    if on_scsi:
+        small = params.get("scsi_controller_type") in hv.KVM_SMALL_SCSI_CONTROLLERS
+        used = guest.disks + (drives if cdrom_type in ("scsi", "scsi-cd") else 0)
+        most = hv.KVM_SMALL_SCSI_SLOTS if small else hv.KVM_SCSI_SLOTS
+        if used > most:
+            return (
+                f"it has {used} disks and CD drives, and"
+                f" scsi_controller_type={params.get('scsi_controller_type')} has {most} addresses"
+            )
+    return ""
 
 
 def _console(request: ConsoleRequest) -> InstanceConsole:
@@ -248,6 +297,7 @@ KVM = HypervisorDescriptor(
         HvParam("vnet_hdr", BOOL, True),
     ),
     check_combination=_check_combination,
+    impossible=_impossible,
     can_migrate=True,
     can_hotplug=True,
     needs_port=True,

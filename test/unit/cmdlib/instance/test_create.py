@@ -401,3 +401,17 @@ def test_a_configuration_that_cannot_be_written_leaves_nothing(master):
         master.run(create())
     assert master.rpc.acting() == []
     assert master.locks.keys(Level.INSTANCE) == {"uuid-other"}
+
+
+def test_a_guest_which_could_never_start_is_refused(master):
+    wanted = {"hypervisor": "kvm", "start": False, "hvparams": {"kernel_path": ""}}
+    text = master.refused(
+        create(**wanted, instance_name=f"{'x' * 50}.{'y' * 49}"), errors.ECODE_INVAL
+    )
+    assert "the paths of its sockets are too long" in text
+    ide = {**wanted["hvparams"], "disk_type": "ide"}
+    op = create(**{**wanted, "hvparams": ide}, disks=[{"size": 4}] * 5, ignore_ipolicy=True)
+    assert "the IDE controller of its machine has 4 places" in master.refused(
+        op, errors.ECODE_INVAL
+    )
+    assert master.rpc.acting() == []

@@ -364,3 +364,20 @@ def test_a_failing_copy_leaves_the_old_disks():
     assert "input error" in master.failed(modify(disk_template="file"))
     assert disks_of(master) == before
     assert len(master.config.snapshot().disks) == 2
+
+
+def test_devices_for_which_the_guest_has_no_place_are_refused():
+    master = master_with(hypervisor="kvm")
+    master.run(modify(hvparams={"kvm_pci_reservations": 28}))
+    add = ["add", -1, {}]
+    text = master.refused(modify(nics=[add] * 4), errors.ECODE_INVAL)
+    assert "hypervisor kvm could not start instance web.example.com" in text
+    assert "kvm_pci_reservations=28 leaves 3" in text
+    text = master.refused(modify(hvparams={"kvm_pci_reservations": 31}), errors.ECODE_INVAL)
+    assert "kvm_pci_reservations=31 leaves 0" in text
+
+
+def test_a_present_lack_of_places_does_not_hinder_other_changes():
+    master = master_with(hypervisor="kvm", hvparams={"kvm_pci_reservations": 31})
+    master.run(modify(beparams={"vcpus": 2}))
+    assert web(master).beparams["vcpus"] == 2

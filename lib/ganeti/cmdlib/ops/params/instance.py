@@ -11,6 +11,8 @@ from ganeti.constants.hv import GLOBAL_PARAMS
 from ganeti.constants.instance import BE_PARAM_TYPES
 from ganeti.constants.net import VALUE_DEFAULT
 from ganeti.objects import hvparams as hv
+from ganeti.objects import hypervisors
+from ganeti.objects.hypervisors.descriptor import GuestDevices
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -117,6 +119,54 @@ def require_firmware_disks(
     for name, wanted_by in hv.firmware_disks(hypervisor, filled).items():
         if name not in names and name not in lacking:
             raise errors.OpPrereqError(hv.lacks_firmware_disk(name, wanted_by), errors.ECODE_INVAL)
+
+
+def guest_problem(
+    hypervisor: str,
+    filled: Mapping[str, Any],
+    name: str,
+    disk_names: Collection[str | None],
+    nics: int,
+) -> str:
+    """Return why the hypervisor can never start a guest with these devices; empty when it can.
+
+    :param filled: filled hypervisor parameters.
+    :param name: name of the instance.
+    :param disk_names: names of its disks, None for each without a name.
+    :param nics: number of its NICs.
+    """
+    known = hypervisors.of(hypervisor)
+    disks = sum(disk not in known.firmware_disk_names for disk in disk_names)
+    return known.impossible(filled, GuestDevices(name, disks, nics))
+
+
+def refuse_guest(hypervisor: str, name: str, problem: str) -> None:
+    """Refuse an instance for which there is a :func:`guest_problem`; nothing for an empty one.
+
+    :raises errors.OpPrereqError: there is a problem.
+    """
+    if problem:
+        raise errors.OpPrereqError(
+            f"hypervisor {hypervisor} could not start instance {name}: {problem}",
+            errors.ECODE_INVAL,
+        )
+
+
+def require_startable(
+    hypervisor: str,
+    filled: Mapping[str, Any],
+    name: str,
+    disk_specs: Collection[Mapping[str, Any]],
+    nics: int,
+) -> None:
+    """Check that a new instance has the disks of its firmware, and places for all its devices.
+
+    :param disk_specs: its disks; the other parameters are those of :func:`guest_problem`.
+    :raises errors.OpPrereqError: the guest could never start.
+    """
+    disk_names = [spec["name"] for spec in disk_specs]
+    require_firmware_disks(hypervisor, filled, disk_names)
+    refuse_guest(hypervisor, name, guest_problem(hypervisor, filled, name, disk_names, nics))
 
 
 def checked_overrides(
