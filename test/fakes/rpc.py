@@ -45,6 +45,8 @@ class FakeRpc:
         # The same of those which have sent the guest.
         self.sent: set[tuple[str, str]] = set()
         self.free_mib: dict[str, int] = {}
+        # Names of nodes which have not mounted the directory of shared files.
+        self.unmounted: set[str] = set()
         # Names of nodes which see one directory, whatever its path; others have their own.
         self.one_directory: set[str] = set()
         self._marked: set[tuple[str, str]] = set()
@@ -232,18 +234,31 @@ class FakeRpc:
     def _export_remove(self, node: str, args: dict[str, Any]) -> bool:
         return True
 
+    def _blockdev_reachable_multi(self, node: str, args: dict[str, Any]) -> bool:
+        return True
+
     def _directory_mark(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         self._marked.add((args["token"], args["key"]))
         return dict.fromkeys(args["directories"])
 
     def _directory_seen(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
-        seen = self.one_directory if node in self.one_directory else {node}
-        keys = [
-            key
-            for key in args["keys"]
-            if self.config.node(key).name in seen and (args["token"], key) in self._marked
-        ]
-        return dict.fromkeys(args["directories"], keys)
+        return {
+            path: [
+                key
+                for key in args["keys"]
+                if self._same_directory(path, node, self.config.node(key).name)
+                and (args["token"], key) in self._marked
+            ]
+            for path in args["directories"]
+        }
+
+    def _same_directory(self, path: str, one: str, other: str) -> bool:
+        if one == other:
+            return True
+        shared = self.config.cluster().shared_file_storage_dir
+        if shared and path.startswith(shared):
+            return not self.unmounted & {one, other}
+        return {one, other} <= self.one_directory
 
     def _instance_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return self._facts_of(args["instance_name"], node)
@@ -394,6 +409,7 @@ ASKING = frozenset(
         calls.BLOCKDEV_FIND_MULTI,
         calls.BLOCKDEV_GETDIMENSIONS,
         calls.BLOCKDEV_GETMIRRORSTATUS_MULTI,
+        calls.BLOCKDEV_REACHABLE_MULTI,
         calls.BLOCKDEV_SNAPSHOT_LIST,
         calls.BRIDGES_EXIST,
         calls.DIRECTORY_MARK,

@@ -39,7 +39,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 273),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        516,
+        518,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 101),
     "ganeti-confd": ("import ganeti.server.confd", 115),

@@ -208,7 +208,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sizes", "sync", "suspended_io"),
         ("wipe",),
         ("devices",),
-        ("capacity", "mirror", "snapshots"),
+        ("capacity", "mirror", "reach", "snapshots"),
         ("adopt", "convert", "modify"),
         ("replace", "replica_report"),
     ),
@@ -233,7 +233,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "cmdlib/ops/verify": (
         (
-            "devices", "files", "findings", "guest_users", "layout", "maintenance", "mirrors",
+            "devices", "directories", "files", "findings", "guest_users", "layout",
+            "maintenance", "mirrors",
             "os_definitions", "programs", "queue",
         ),
         ("answers", "storage"),

@@ -130,6 +130,16 @@ class BlockDevice(ABC):
             lost; says why.
         """
 
+    def reachable(self) -> bool | None:
+        """Return True if this node can use the device, False if it is surely absent here.
+
+        The question changes nothing, because another node may use the device; None when it cannot
+        be answered in this way.
+
+        :raises BlockDeviceError: this node cannot use it now; says why.
+        """
+        return self.exists()
+
     @abstractmethod
     def assemble(self) -> None:
         """Make an existing device usable."""

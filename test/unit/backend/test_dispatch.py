@@ -176,7 +176,8 @@ def test_a_master_which_is_replaced_meanwhile_begins_nothing(here, monkeypatch):
 ONLY_ASKS = {
     "all_instances_info", "bdev_sizes", "blockdev_find", "blockdev_find_multi",
     "blockdev_getdimensions",
-    "blockdev_getmirrorstatus", "blockdev_getmirrorstatus_multi", "blockdev_snapshot_list",
+    "blockdev_getmirrorstatus", "blockdev_getmirrorstatus_multi", "blockdev_reachable_multi",
+    "blockdev_snapshot_list",
     "console_log_read", "drbd_helper", "drbd_needs_activation", "drbd_wait_sync",
     "directory_seen", "drbd_waiting", "export_find", "export_info",
     "export_list", "extstorage_diagnose", "guests_usage", "helper_status", "hotplug_supported",

@@ -318,6 +318,16 @@ def find_multi(disks: Sequence[Disk]) -> list[BlockDevStatus | None | Exception]
     return [attempt(find, disk) for disk in disks]
 
 
+@serves(calls.BLOCKDEV_REACHABLE_MULTI)
+def reachable_multi(disks: Sequence[Disk]) -> list[bool | None | Exception]:
+    """Return for each disk whether this node can use it, None when it cannot tell, or why not."""
+    return [attempt(_reachable, disk) for disk in disks]
+
+
+def _reachable(disk: Disk) -> bool | None:
+    return storage.device(disk).reachable()
+
+
 @serves(calls.BLOCKDEV_OPEN)
 def open_disks(instance_name: str, disks: Sequence[Disk], exclusive: bool) -> None:
     """Make disks writable and link them."""

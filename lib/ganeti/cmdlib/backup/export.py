@@ -24,8 +24,8 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.ops.disks import capacity, sizes, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.disks import sizes, snapshots
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import helper, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
@@ -40,7 +40,12 @@ from ganeti.objects.transfer import ImportExportOptions
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.platform import paths
 from ganeti.utils.text import new_uuid
-from ganeti.wire.calls import BLOCKDEV_FIND_MULTI, BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
+from ganeti.wire.calls import (
+    BLOCKDEV_FIND_MULTI,
+    BLOCKDEV_GETDIMENSIONS,
+    BLOCKDEV_REMOVE,
+    BLOCKDEV_SNAPSHOT,
+)
 from ganeti.wire.calls import backup as calls
 
 
@@ -171,6 +176,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 " --long-sleep.",
                 errors.ECODE_STATE,
             )
+        self._require_snapshot_space(instance, source, disks)
         work = zeroing.plan(self.config, self.op, instance, source, running=running)
         return ExportPlan(instance, source, running, target, remote, new_uuid(), work)
 
@@ -194,6 +200,36 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                     f" replace its storage with 'gnt-instance replace-disks -p {instance.name}'.",
                     errors.ECODE_STATE,
                 )
+
+    def _require_snapshot_space(
+        self, instance: Instance, source: Node, disks: Sequence[Disk]
+    ) -> None:
+        """Check before the guest is stopped that its volume groups can take all snapshots.
+
+        :raises errors.OpPrereqError: they cannot, or the node did not say it.
+        """
+        based = [disk for disk in disks if disk.dev_type in disk_templates.LVM_BASED]
+        if not based:
+            return
+        needed: dict[str, int] = {}
+        for disk in sizes.real(self.rpc, instance, based):
+            group = disk.data_device.volume_id.group
+            needed[group] = needed.get(group, 0) + disk.size
+        left = [_snapshot_of(disk) for disk in based]
+        answer = self.rpc.call(
+            BLOCKDEV_GETDIMENSIONS, source.uuid, disks=[(one, instance) for one in left]
+        )
+        # An interrupted export has left them, and this one removes them first.
+        found = [] if answer.failure is not None else zip(left, answer.data, strict=True)
+        for one, dimensions in found:
+            if dimensions is not None:
+                needed[one.volume_id.group] -= dimensions[0] >> 20
+        capacity.require_free_space(
+            self.config,
+            self.rpc,
+            [source.uuid],
+            {group: size for group, size in needed.items() if size > 0},
+        )
 
     def _remote_target(self, instance: Instance) -> RemoteTarget:
         op, secret = self.op, handshake.domain_secret()
@@ -325,21 +361,12 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         return found
 
     def _snapshot(self, plan: ExportPlan, disk: Disk) -> Disk:
-        # The data volume of a mirrored disk is a plain volume, and so is its snapshot.
-        inner = disk.children[0] if disk.children else disk
-        group, volume = inner.volume_id
-        snapshot = replace(
-            disk,
-            dev_type=disk_c.PLAIN,
-            logical_id=(group, f"{volume}.snap"),
-            children=(),
-            params=None,
-            dynamic_params=None,
-        )
+        snapshot = _snapshot_of(disk)
+        group, volume = snapshot.logical_id
         # An interrupted export may have left a snapshot. No other job can have taken it, because
         # this job holds the lock of the instance.
         self._best_effort(
-            f"an older snapshot {group}/{volume}.snap",
+            f"an older snapshot {group}/{volume}",
             BLOCKDEV_REMOVE,
             plan.source.uuid,
             disk=(snapshot, plan.instance),
@@ -348,7 +375,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             BLOCKDEV_SNAPSHOT,
             plan.source.uuid,
             disk=(disk, plan.instance),
-            snapshot_name=f"{volume}.snap",
+            snapshot_name=volume,
             snapshot_size_mib=0,
         )
         if answer.failure is not None:
@@ -490,3 +517,18 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         answer = self.rpc.call(call, node_uuid, **args)
         if answer.failure is not None and what:
             self.log.warn(f"{what} could not be removed: {why(answer.failure)}")
+
+
+def _snapshot_of(disk: Disk) -> Disk:
+    """Return the snapshot of a disk which an export makes."""
+    # The data volume of a mirrored disk is a plain volume, and so is its snapshot.
+    inner = disk.children[0] if disk.children else disk
+    group, volume = inner.volume_id
+    return replace(
+        disk,
+        dev_type=disk_c.PLAIN,
+        logical_id=(group, f"{volume}.snap"),
+        children=(),
+        params=None,
+        dynamic_params=None,
+    )

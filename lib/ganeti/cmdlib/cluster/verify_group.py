@@ -22,6 +22,7 @@ from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy import ratios
 from ganeti.cmdlib.ops.verify import (
     devices,
+    directories,
     files,
     guest_users,
     layout,
@@ -197,6 +198,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         storage.versions()
         storage.physical_sizes(plan.group)
         os_definitions.compare(findings, online, gathered.verify)
+        directories.compare(findings, self.config, self.rpc, online, gathered.verify)
         findings.section("Checking instances")
         for instance in plan.instances:
             self._instance(findings, instance, gathered)

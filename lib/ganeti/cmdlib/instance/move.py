@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, convert, sizes, snapshots, specs
+from ganeti.cmdlib.ops.disks import capacity, convert, reach, sizes, snapshots, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import power
@@ -104,6 +104,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             prereq.require_can_run(self.config, self.rpc, filled, target, facts, restart=True)
         else:
             prereq.instance_bridges_check(filled, target).make(self.rpc)
+        reach.require_separate(self.ctx, self.config.instance_disks(instance), source, target)
         disks = sizes.real(self.rpc, instance, self.config.instance_disks(instance))
         capacity.require_free_space(
             self.config, self.rpc, [target.uuid], capacity.volumes_mib(disks)

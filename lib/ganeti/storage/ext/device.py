@@ -143,6 +143,14 @@ class ExtDevice(BlockDevice):
             ) from err
         return True
 
+    def reachable(self) -> bool | None:
+        """Return what the provider's ``exists`` says; None without that script.
+
+        :raises BlockDeviceError: this node does not have the provider, or the script does not say
+            it.
+        """
+        return self._says_exists()
+
     def _says_exists(self) -> bool | None:
         """Return the answer of the provider's script; None if it has none."""
         script = providers.exists_script(self._found())

@@ -95,6 +95,15 @@ BLOCKDEV_FIND = Call(
     timeout_s=900,
     keep=True,
 )
+#: Whether a node can use disks which several nodes can reach. -> per disk True, False for one which
+#: is surely absent, or None when the node cannot tell without attaching it
+BLOCKDEV_REACHABLE_MULTI = Call(
+    "blockdev_reachable_multi",
+    (Arg("disks", MULTI_DISKS),),
+    EachResult(ResultCodec(ht.Maybe(ht.Bool))),
+    timeout_s=_for_each_disk(TIMEOUT_URGENT_S),
+    many=True,
+)
 #: Make disks, or devices of which mirrored disks are made. Their sizes are those of the objects.
 #: -> per disk its unique id as text, or None
 BLOCKDEV_CREATE_MULTI = Call(

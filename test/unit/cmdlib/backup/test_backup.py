@@ -256,6 +256,7 @@ def test_with_snapshots_it_runs_again_before_anything_is_sent():
     master.rpc.run("web", "node1")
     Nodes(master)
     master.rpc.answers["blockdev_snapshot"] = ["xenvg", "lv.snap"]
+    master.rpc.answers["node_info"] = lambda node, args: ["boot", [free_in_group(1024)], []]
     master.run(export(long_sleep=False))
     calls = acting(master)
     assert calls.index("instance_start") < calls.index("import_start")
@@ -268,6 +269,45 @@ def test_with_snapshots_it_runs_again_before_anything_is_sent():
     assert [args["disk"].logical_id for _node, args in master.rpc.of("blockdev_remove")] == [
         ("xenvg", "lv.snap")
     ] * 2
+
+
+def free_in_group(mib):
+    return {"type": "lvm-vg", "name": "xenvg", "storage_free": mib, "storage_size": 99999}
+
+
+@pytest.mark.parametrize(("free", "left", "enough"), [(1023, 0, False), (24, 1000, True)])
+def test_a_guest_is_not_stopped_without_space_for_its_snapshots(free, left, enough):
+    """What an interrupted export has left is removed first, so its space counts as free."""
+    disk = plain_disk()
+    instance = instance_of("web", disks=(disk.uuid,), admin_state="up", disks_active=True)
+    master = Master(cluster_of(2, (instance,), (disk,), enabled_disk_templates=("plain",)))
+    master.rpc.run("web", "node1")
+    Nodes(master)
+    master.rpc.answers["blockdev_snapshot"] = ["xenvg", "lv.snap"]
+    master.rpc.answers["node_info"] = lambda node, args: ["boot", [free_in_group(free)], []]
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [
+        [1024 << 20, 1]
+        if args["disks"][0].logical_id[1] == "lv"
+        else ([left << 20, 1] if left else None)
+    ]
+    if enough:
+        master.run(export(long_sleep=False))
+        return
+    assert "1024 MiB needed in volume group xenvg" in master.refused(export(), errors.ECODE_NORES)
+    assert master.rpc.where("web") == ["node1"]
+    assert acting(master) == []
+
+
+def plain_disk():
+    return Disk(
+        dev_type="plain",
+        logical_id=("xenvg", "lv"),
+        iv_name="disk/0",
+        size=1024,
+        nodes=(uuid_of("node1"),),
+        uuid=uuid_of("web-disk0"),
+        serial_no=1,
+    )
 
 
 def test_what_lvm_has_added_to_a_volume_is_exported_too():

@@ -565,6 +565,21 @@ def test_moving_is_refused():
     )
 
 
+@pytest.mark.parametrize("unknown", [False, True])
+def test_files_are_not_moved_within_one_directory(unknown):
+    """The copy would be the original, and be removed with it."""
+    op = OpInstanceMove(instance_name="web", target_node="node2")
+    master = master_with(disk_of("web", 0, "file"), admin_state="up")
+    master.rpc.run("web", "node1")
+    master.rpc.one_directory = {"node1.example.com", "node2.example.com"}
+    if unknown:
+        master.rpc.errors["directory_seen"] = "stale file handle"
+    problem = master.refused(op, errors.ECODE_ENVIRON if unknown else errors.ECODE_STATE)
+    assert ("not known whether" if unknown else "have the same directory") in problem
+    assert master.rpc.where("web") == ["node1"]
+    assert master.rpc.acting() == []
+
+
 def test_reinstalling_and_renaming_need_a_stopped_instance():
     for op in (
         OpInstanceReinstall(instance_name="web"),

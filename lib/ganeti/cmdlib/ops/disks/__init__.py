@@ -7,6 +7,7 @@
 ``calls``           asks a node about several disks with one call
 ``devices``         creates, removes, activates and deactivates the disks of instances
 ``activation_unit`` base of the units which activate and deactivate disks
+``reach``           whether other nodes can use disks on storage which they share
 ``same_directory``  which nodes see one directory, such as one of a network file system
 ``sync``            waits until mirrored disks are in sync
 ``sizes``           the sizes which disks really have on their nodes

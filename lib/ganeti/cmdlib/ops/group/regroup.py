@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ganeti import allocator, errors
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.locks import require_still_same
+from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
 from ganeti.locking import ALL, Level
@@ -122,7 +123,11 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
             self.rpc,
             self.log,
             self.allocator,
-            self.config.snapshot(),
+            reach.config_without(
+                self.ctx,
+                [self.config.instance(uuid) for uuid in sorted(self.guessed)],
+                self.members - self._nodes(),
+            ),
             allocator.ChangeGroup(instances=tuple(sorted(self.guessed)), target_groups=targets),
         )
         if moves.failed:

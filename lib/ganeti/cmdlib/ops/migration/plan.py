@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import Context, JobLog
+from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy.instance import Override
@@ -160,6 +161,7 @@ def plan_migration(
             balloon_mib = _needed_balloon(
                 ctx.config, ctx.rpc, instance, free_mib, options.allow_runtime_changes, target
             )
+    reach.require(ctx, instance, target)
     return MigrationPlan(instance, source, target, failover, options.live, running, balloon_mib)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, PlanT
+from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.migration import cleanup
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan, require_mirrored
@@ -164,9 +165,9 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         require_mirrored(self.config, self.instance, self.ACTION)
         primary = self.instance.primary_node
         request = allocator.Relocate(self.instance.uuid, relocate_from=(primary,))
-        (uuid,) = placement.ask_allocator(
-            self.rpc, self.log, self.allocator, self.config.snapshot(), request
-        )
+        others = self.owned(Level.NODE_RES) - {primary}
+        config = reach.config_without(self.ctx, [self.instance], others)
+        (uuid,) = placement.ask_allocator(self.rpc, self.log, self.allocator, config, request)
         self.target = self.config.node(uuid)
         if uuid not in self.owned(Level.NODE_RES):
             raise errors.OpPrereqError(

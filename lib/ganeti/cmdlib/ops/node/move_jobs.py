@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import Context
+from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.node.evacuation import untouched
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
@@ -122,9 +123,9 @@ class MoveJobs:
             self.mode,
             ignore_soft_errors=self.ignore_soft_errors,
         )
-        moves = placement.ask_allocator(
-            ctx.rpc, ctx.log, self.allocator, ctx.config.snapshot(), request
-        )
+        others = placement.candidates(ctx.config.snapshot(), self.node.group) - {self.node.uuid}
+        config = reach.config_without(ctx, instances, others)
+        moves = placement.ask_allocator(ctx.rpc, ctx.log, self.allocator, config, request)
         if moves.failed:
             stuck = [f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed]
             movable = [f"{name} (to {', '.join(nodes)})" for name, _group, nodes in moves.moved]

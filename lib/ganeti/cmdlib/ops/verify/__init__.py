@@ -4,6 +4,7 @@
 ``answers``         the shapes of the answers of the nodes
 ``findings``        reports what was found, with the published codes
 ``devices``         devices of administrators which two disks have
+``directories``     directories which nodes share, or do not
 ``files``           files which all nodes share, the configuration, ssconf
 ``guest_users``     the users under which guests run
 ``layout``          nodes and disks of instances in the configuration

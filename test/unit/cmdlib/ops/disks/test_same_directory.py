@@ -8,7 +8,7 @@ from fakes.config import cluster_of, uuid_of
 from fakes.master import Master
 from ganeti.cmdlib.ops.disks import same_directory
 
-PATH = "/srv/ganeti/shared-file-storage"
+PATH = "/srv/ganeti/file-storage"
 NAMES = [f"node{number}.example.com" for number in range(1, 5)]
 UUIDS = [uuid_of(f"node{number}") for number in range(1, 5)]
 

@@ -67,6 +67,22 @@ def test_the_allocator_chooses(op):
     assert master.job.said(f"via iallocator chooser: {NODE3}")
 
 
+@pytest.mark.parametrize("op", [migrate(), failover()])
+def test_nodes_without_the_storage_are_not_offered_to_the_allocator(op):
+    master = master_with()
+    master.rpc.unmounted = {NODE2}
+    master.run(op)
+    ((_node, args),) = master.rpc.of("iallocator_runner")
+    nodes = json.loads(args["request"])["nodes"]
+    assert {name: node["drained"] for name, node in nodes.items()} == {
+        NODE1: False,
+        NODE2: True,
+        NODE3: False,
+    }
+    assert master.job.said("nodes which cannot use the disks will not be chosen: node2.example.com")
+    assert not master.config.node(uuid_of("node2")).drained
+
+
 @pytest.mark.parametrize("op", [migrate(iallocator=None), failover(iallocator=None)])
 def test_with_two_nodes_nobody_has_to_choose(op):
     master = master_with(node_changes={2: {"drained": True}})

@@ -49,6 +49,48 @@ def unreachable(call, node):
     return errors.NodeUnreachable(node, call, "timed out")
 
 
+# -- the storage of the target ---------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [migrate(), failover()])
+@pytest.mark.parametrize(
+    ("answer", "fragment"),
+    [
+        (errors.BlockDeviceError("there is no directory /srv/x. Mount it"), "Mount it"),
+        (False, "disk/0 of instance web.example.com does not exist there"),
+        (True, "is not the one of node node1.example.com"),
+    ],
+)
+def test_a_guest_stays_when_the_target_has_not_its_storage(op, answer, fragment):
+    """Also when a file of that name is in the directory below which nothing is mounted."""
+    master = master_with()
+    master.rpc.answers["blockdev_reachable_multi"] = answer
+    master.rpc.unmounted = {NODE2}
+    problem = master.refused(op, errors.ECODE_ENVIRON)
+    assert fragment in problem and "stays where it is" in problem
+    assert master.rpc.where("web") == ["node1"]
+    assert master.rpc.acting() == []
+    assert master.config.writes == []
+
+
+@pytest.mark.parametrize("call", ["blockdev_reachable_multi", "directory_mark", "directory_seen"])
+def test_not_known_is_no_reason_to_stay(call):
+    """The source itself may have lost the storage."""
+    master = master_with()
+    master.rpc.errors[call] = "stale file handle"
+    master.run(failover())
+    assert master.job.said("it is not known whether node node2.example.com can use the disks")
+    assert primary(master) == NODE2
+
+
+def test_a_dead_source_is_not_asked_for_its_directory():
+    master = master_with(node_changes={1: {"offline": True}}, running=None)
+    master.rpc.unmounted = {NODE1}
+    master.run(failover())
+    assert primary(master) == NODE2
+    assert master.rpc.of("directory_mark") == []
+
+
 # -- migration -------------------------------------------------------------------
 
 
