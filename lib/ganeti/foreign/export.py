@@ -6,8 +6,6 @@ writes it (:mod:`ganeti.backend.backup.exports`). Reads such a description, too,
 
 from __future__ import annotations
 
-import configparser
-import io
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,6 +13,7 @@ from typing import NamedTuple
 from ganeti import errors
 from ganeti.foreign.machine import USUAL_HYPERVISOR, Disk, Machine, Nic, mac_address, positive
 from ganeti.utils import clock
+from ganeti.wire import ini
 
 VERSION = "0"
 CONFIG_FILE = "config.ini"
@@ -28,12 +27,6 @@ class Dump(NamedTuple):
 
     file: str
     size_mib: int
-
-
-def _parser() -> configparser.ConfigParser:
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
-    return parser
 
 
 def describe(machine: Machine, name: str, dumps: Sequence[Dump], *, source: str) -> str:
@@ -77,12 +70,7 @@ def describe(machine: Machine, name: str, dumps: Sequence[Dump], *, source: str)
         "backend": machine.beparams,
         "os": machine.osparams,
     }
-    parser = _parser()
-    for section, values in sections.items():
-        parser[section] = {key: str(value) for key, value in values.items()}
-    stream = io.StringIO()
-    parser.write(stream)
-    return stream.getvalue()
+    return ini.describe(sections)
 
 
 def parse_export(text: str) -> Machine:
@@ -90,15 +78,13 @@ def parse_export(text: str) -> Machine:
 
     :raises ParseError: the text is not such a description.
     """
-    parser = _parser()
     try:
-        parser.read_string(text)
-    except configparser.Error as err:
+        sections = ini.parse(text).sections
+    except errors.ParseError as err:
         raise errors.ParseError(f"the description of the export cannot be read: {err}") from err
-    if not parser.has_section("instance") or not parser.has_section("export"):
+    if "instance" not in sections or "export" not in sections:
         raise errors.ParseError("the description has no sections 'instance' and 'export'")
-    instance = dict(parser["instance"])
-    backend = dict(parser["backend"]) if parser.has_section("backend") else {}
+    instance, backend = sections["instance"], sections.get("backend", {})
     memory = instance.get("maxmem") or instance.get("memory") or backend.get("memory") or ""
     name = instance.get("name", "")
     if not name:
@@ -110,18 +96,18 @@ def parse_export(text: str) -> Machine:
         disks=tuple(_disks(instance)),
         nics=tuple(_nics(instance)),
         hypervisor=instance.get("hypervisor", USUAL_HYPERVISOR),
-        hvparams=_section(parser, "hypervisor"),
+        hvparams=_section(sections, "hypervisor"),
         beparams={"auto_balance": backend.get("auto_balance", "True") == "True"},
-        osparams={key: str(value) for key, value in _section(parser, "os").items()},
+        osparams={key: str(value) for key, value in _section(sections, "os").items()},
         disk_template=instance.get("disk_template", ""),
-        os=parser["export"].get("os", ""),
+        os=sections["export"].get("os", ""),
         tags=tuple(instance.get("tags", "").split()),
     )
 
 
-def _section(parser: configparser.ConfigParser, name: str) -> dict[str, object]:
+def _section(sections: Mapping[str, Mapping[str, str]], name: str) -> dict[str, object]:
     """Return a section whose keys become names of XML elements."""
-    found = dict(parser[name]) if parser.has_section(name) else {}
+    found = sections.get(name, {})
     for key in found:
         if not _KEY.fullmatch(key):
             raise errors.ParseError(f"{key!r:.60} is not the name of a parameter")

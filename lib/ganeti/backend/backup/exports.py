@@ -16,10 +16,8 @@ used (:func:`export_info`), and a file whose content has changed is not sent com
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import shutil
@@ -37,6 +35,7 @@ from ganeti.utils import clock, fs, receipt
 from ganeti.utils.digits import is_number
 from ganeti.utils.receipt import Receipt
 from ganeti.utils.text import new_uuid
+from ganeti.wire import ini
 from ganeti.wire.calls import backup as calls
 
 CONFIG_FILE = "config.ini"
@@ -98,13 +97,13 @@ def export_info(path: str) -> str:
         missing or has another size.
     """
     found = local_path(path)
-    text, parser = _description(found)
-    missing = [name for name in ("export", "instance") if not parser.has_section(name)]
+    text, sections = _description(found)
+    missing = [name for name in ("export", "instance") if name not in sections]
     if missing:
         raise errors.OpExecError(
             f"{CONFIG_FILE} of the export in {found} has no section {', '.join(missing)}"
         )
-    section = parser["instance"]
+    section = sections["instance"]
     problems = [
         f"disk {index}: file {name} {problem}"
         for index, name in _dumps(section)
@@ -115,8 +114,8 @@ def export_info(path: str) -> str:
     return text
 
 
-def _description(directory_path: str) -> tuple[str, configparser.ConfigParser]:
-    """Read ``config.ini`` of an export: its text, and its values.
+def _description(directory_path: str) -> tuple[str, dict[str, dict[str, str]]]:
+    """Read ``config.ini`` of an export: its text, and its sections.
 
     :raises OpExecError: it is missing, or cannot be read.
     """
@@ -124,12 +123,10 @@ def _description(directory_path: str) -> tuple[str, configparser.ConfigParser]:
         text = fs.read_file(f"{directory_path}/{CONFIG_FILE}")
     except (FileNotFoundError, NotADirectoryError):
         raise errors.OpExecError(f"there is no export in {directory_path}") from None
-    parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(text)
-    except configparser.Error as err:
+        return text, ini.parse(text).sections
+    except errors.ParseError as err:
         raise errors.OpExecError(f"{CONFIG_FILE} of the export in {directory_path}: {err}") from err
-    return text, parser
 
 
 def _dumps(section: Mapping[str, str]) -> Iterator[tuple[int, str]]:
@@ -163,10 +160,10 @@ def recorded_checksum(path: str) -> str | None:
     """Return the checksum of a file in an export, from the description; None when it has none."""
     directory_path, name = os.path.split(path)
     try:
-        _text, parser = _description(directory_path)
+        _text, sections = _description(directory_path)
     except errors.OpExecError:
         return None
-    section = parser["instance"] if parser.has_section("instance") else {}
+    section = sections.get("instance", {})
     for index, dump in _dumps(section):
         if dump == name:
             return section.get(f"disk{index}_sha256")
@@ -205,10 +202,8 @@ def _identity(directory_path: str) -> str | None:
         raise errors.OpExecError(
             f"{CONFIG_FILE} of the export in {directory_path} cannot be read: {err.strerror}"
         ) from err
-    parser = configparser.ConfigParser(interpolation=None)
-    with contextlib.suppress(configparser.Error):
-        parser.read_string(found)
-        if identity := parser.get("export", "identity", fallback=""):
+    with contextlib.suppress(errors.ParseError):
+        if identity := ini.parse(found).sections.get("export", {}).get("identity"):
             return identity
     return hashlib.sha256(found.encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -376,7 +371,7 @@ def describe(
     :param received: for each disk its UUID, and what was received.
     :param identity: a random text which no other export has; empty for none.
     """
-    sections: dict[str, dict[str, object]] = {
+    sections: dict[str, Mapping[str, object]] = {
         "export": {
             "version": VERSION,
             "timestamp": timestamp,
@@ -393,13 +388,7 @@ def describe(
         "os": dict(instance.osparams),
         "os_private": dict(instance.osparams_private),
     }
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
-    for name, values in sections.items():
-        parser[name] = {key: str(value) for key, value in values.items()}
-    stream = io.StringIO()
-    parser.write(stream)
-    return stream.getvalue()
+    return ini.describe(sections)
 
 
 def _instance_section(

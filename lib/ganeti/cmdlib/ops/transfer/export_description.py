@@ -8,8 +8,7 @@ must not leave its directory.
 
 from __future__ import annotations
 
-import configparser
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from ganeti.constants.disk import MAX_DISKS
 from ganeti.constants.instance import BE_PARAM_TYPES
 from ganeti.constants.net import MAX_NICS
 from ganeti.objects import hvparams as hv
+from ganeti.wire import ini
 
 VERSION = "0"
 _EMPTY = (None, "", "None", "none")
@@ -64,19 +64,25 @@ def parse(text: str, warn: Callable[[str], None]) -> ExportedInstance:
     :param warn: called with a message for each group of ignored keys.
     :raises errors.OpPrereqError: the text is not the description of an export.
     """
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
     try:
-        parser.read_string(text)
-        export, instance = dict(parser["export"]), dict(parser["instance"])
-    except (configparser.Error, KeyError) as err:
+        sections, exact = ini.parse(text)
+        export, instance = sections["export"], sections["instance"]
+    except (errors.ParseError, KeyError) as err:
         raise _wrong(f"its description cannot be read: {err}") from err
     version = export.get("version", VERSION)
     if version != VERSION:
         raise _wrong(f"it has version {version}, but only version {VERSION} is supported")
 
     def section(name: str) -> dict[str, str]:
-        return dict(parser[name]) if parser.has_section(name) else {}
+        return sections.get(name, {})
+
+    def set_parameters(name: str) -> dict[str, str]:
+        """Leave out parameters whose text None stands for one which was not set."""
+        return {
+            key: value
+            for key, value in section(name).items()
+            if value != "None" or (name, key) in exact
+        }
 
     hypervisor = instance.get("hypervisor")
     return ExportedInstance(
@@ -84,11 +90,11 @@ def parse(text: str, warn: Callable[[str], None]) -> ExportedInstance:
         os=export.get("os", ""),
         disk_template=instance.get("disk_template"),
         hypervisor=hypervisor,
-        disks=tuple(_disks(instance)),
+        disks=tuple(_disks(instance, {key for name, key in exact if name == "instance"})),
         nics=tuple(_nics(instance)),
         tags=tuple(instance.get("tags", "").split()),
-        hvparams=_hvparams(hypervisor, section("hypervisor"), warn),
-        beparams=_beparams(instance, section("backend"), warn),
+        hvparams=_hvparams(hypervisor, set_parameters("hypervisor"), warn),
+        beparams=_beparams(instance, set_parameters("backend"), warn),
         osparams=section("os"),
         osparams_private=section("os_private"),
         identity=export.get("identity"),
@@ -113,7 +119,7 @@ def _number(section: Mapping[str, str], key: str) -> int:
         raise _wrong(f"{key} is {section[key]!r:.80}, not a number") from None
 
 
-def _disks(instance: Mapping[str, str]) -> Iterable[ExportedDisk]:
+def _disks(instance: Mapping[str, str], exact: Collection[str]) -> Iterable[ExportedDisk]:
     for index in range(_count(instance, "disk_count", MAX_DISKS)):
         size_mib = _number(instance, f"disk{index}_size")
         if size_mib < 1:
@@ -121,7 +127,8 @@ def _disks(instance: Mapping[str, str]) -> Iterable[ExportedDisk]:
         name, dump = instance.get(f"disk{index}_name"), instance.get(f"disk{index}_dump")
         if dump is not None and ("/" in dump or dump.startswith(".")):
             raise _wrong(f"{dump!r:.80} is not the name of a file in it")
-        yield ExportedDisk(size_mib, None if name in _EMPTY else name, dump or None)
+        unnamed = name in _EMPTY and f"disk{index}_name" not in exact
+        yield ExportedDisk(size_mib, None if unnamed else name, dump or None)
 
 
 def _nics(instance: Mapping[str, str]) -> Iterable[dict[str, str]]:
@@ -176,8 +183,7 @@ def _typed(
     unknown = sorted(set(given) - set(types))
     if unknown:
         warn(f"unknown {what} of the export are ignored: {', '.join(unknown)}")
-    # The text None stands for a parameter which was not set.
-    known = {key: value for key, value in given.items() if key in types and value != "None"}
+    known = {key: value for key, value in given.items() if key in types}
     try:
         return hv.force_types(known, types)
     except errors.TypeEnforcementError as err:
