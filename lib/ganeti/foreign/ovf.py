@@ -27,6 +27,7 @@ from ganeti.foreign.machine import (
     size_bytes,
     whole_mib,
 )
+from ganeti.wire import json
 
 # Kinds of virtual hardware (CIM ResourceType).
 _PROCESSOR, _MEMORY, _NETWORK, _DISK = "3", "4", "10", "17"
@@ -202,6 +203,7 @@ def _nics(hardware: Sequence[Mapping[str, str]], ours: ElementTree.Element | Non
                 mode=_given(one, "Mode"),
                 link=_given(one, "Link"),
                 ip=_given(one, "IPAddress"),
+                vlan=_given(one, "VLAN"),
             )
             for one in described
         ]
@@ -223,7 +225,21 @@ def _parameters(section: ElementTree.Element | None) -> dict[str, str]:
     parameters = _first(section, "Parameters")
     if parameters is None:
         return {}
-    return {local(one.tag): (one.text or "").strip() for one in parameters if local(one.tag)}
+    found = {}
+    for one in parameters:
+        name = _exact(one, "name", local(one.tag))
+        if name:
+            found[name] = _exact(one, "exact", (one.text or "").strip())
+    return found
+
+
+def _exact(element: ElementTree.Element, attribute: str, otherwise: str) -> str:
+    """Return the text which an attribute has in JSON, because XML would not give it back."""
+    value = _attribute(element, attribute)
+    text = json.loads(value) if value else otherwise
+    if not isinstance(text, str):
+        raise errors.ParseError(f"attribute {attribute} of a parameter is no text: {value:.60}")
+    return text
 
 
 def _with_our_section(machine: Machine, ours: ElementTree.Element) -> Machine:

@@ -5,18 +5,23 @@ Source: DMTF DSP0243 1.1.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from ganeti.foreign.machine import Machine
 from ganeti.foreign.ovf import FORMAT_URIS
+from ganeti.wire import json
 
 _OVF = "http://schemas.dmtf.org/ovf/envelope/1"
 _RASD = "http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData"
 _VSSD = "http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData"
 _GANETI = "http://ganeti"
 _NAMES = {"ovf": _OVF, "rasd": _RASD, "vssd": _VSSD, "gnt": _GANETI}
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
 
 class Image(NamedTuple):
@@ -92,12 +97,12 @@ def _our_section(root: ElementTree.Element, machine: Machine) -> None:
     _add(system, "gnt:Name", machine.os)
     parameters = _add(system, "gnt:Parameters")
     for name, value in sorted(machine.osparams.items()):
-        _add(parameters, f"gnt:{name}", value)
+        _add_parameter(parameters, name, value)
     hypervisor = _add(section, "gnt:Hypervisor")
     _add(hypervisor, "gnt:Name", machine.hypervisor)
     parameters = _add(hypervisor, "gnt:Parameters")
     for name, value in sorted(machine.hvparams.items()):
-        _add(parameters, f"gnt:{name}", str(value))
+        _add_parameter(parameters, name, str(value))
     network = _add(section, "gnt:Network")
     for number, nic in enumerate(machine.nics):
         made = _add(network, "gnt:Nic", name=_network(machine, number))
@@ -105,6 +110,23 @@ def _our_section(root: ElementTree.Element, machine: Machine) -> None:
             ("Mode", nic.mode), ("MACAddress", nic.mac), ("IPAddress", nic.ip), ("Link", nic.link),
         ):  # fmt: skip
             _add(made, f"gnt:{name}", value or "none")
+        if nic.vlan:
+            _add(made, "gnt:VLAN", nic.vlan)
+
+
+def _add_parameter(parent: ElementTree.Element, name: str, value: str) -> None:
+    """Add a parameter; what XML would not give back is in attributes, too."""
+    exact = {}
+    tag = name
+    if not _NAME.fullmatch(name):
+        tag, exact[f"{{{_GANETI}}}name"] = "Parameter", json.dumps(name)
+    # Readers strip spaces, and XML has no place for control characters.
+    shown = "".join(
+        c if c.isprintable() or c in "\t\n" else "\N{REPLACEMENT CHARACTER}" for c in value
+    )
+    if shown != value or shown.strip() != value:
+        exact[f"{{{_GANETI}}}exact"] = json.dumps(value)
+    _add(parent, f"gnt:{tag}", shown).attrib.update(exact)
 
 
 def _system(root: ElementTree.Element, machine: Machine, disks: int) -> None:
