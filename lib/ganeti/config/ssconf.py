@@ -112,7 +112,7 @@ def _cluster_values(cluster: Cluster) -> dict[str, str]:
     for hypervisor in hv.ALL:
         params = cluster.hvparams.get(hypervisor, {})
         found[const.HVPARAMS_PREFIX + hypervisor] = _lines(
-            f"{name}={params[name]}" for name in sorted(params)
+            f"{name}={_one_line(params[name])}" for name in sorted(params)
         )
     return found
 
@@ -184,6 +184,19 @@ def _line(value: object) -> str:
     return f"{value}\n"
 
 
+def _one_line(value: object) -> str:
+    """Return a value as a part of one line; a text with line ends as a string of JSON.
+
+    Otherwise the rest of the text would be read as further parameters.
+    """
+    found = str(value)
+    if "\n" not in found and "\r" not in found:
+        return found
+    from ganeti.wire import json  # most readers of these files need none
+
+    return json.dumps(found)
+
+
 def _lines(items: Iterable[str]) -> str:
     return "".join(f"{item}\n" for item in items)
 
@@ -219,7 +232,9 @@ class SimpleStore:
 
     def get_list(self, key: str) -> list[str]:
         """Return the lines of one value."""
-        return self.get(key).splitlines()
+        # Only this character ends a line; a name may have others which divide lines elsewhere.
+        found = self.get(key)
+        return found.split("\n") if found else []
 
     def get_map(self, key: str, separator: str) -> dict[str, str]:
         """Return the lines of one value as a dictionary; each has a key, the separator, a value."""
