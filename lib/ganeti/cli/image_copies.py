@@ -11,15 +11,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.cli import remote
 from ganeti.cli.remote import RemoteNode
 from ganeti.foreign import catalogue, fetching
 from ganeti.foreign.catalogue import Image
-from ganeti.utils import fs
+from ganeti.utils import fs, shared_dir, text
 
 OK, MISSING, DAMAGED = "ok", "missing", "damaged"
 
@@ -70,11 +71,11 @@ def _run(node: RemoteNode, script: str) -> str:
     return done.stdout
 
 
-def parse_copy(text: str) -> Copy:
+def parse_copy(output: str) -> Copy:
     """Read what the script of :func:`look` prints: lines of sha256sum(1), an empty line, names."""
-    sums, _, names = text.partition("\n\n")
-    if text.startswith("\n"):
-        sums, names = "", text[1:]
+    sums, _, names = output.partition("\n\n")
+    if output.startswith("\n"):
+        sums, names = "", output[1:]
     return Copy(fetching.parse_checksums(sums), [name for name in names.splitlines() if name])
 
 
@@ -133,6 +134,47 @@ def send(
                 _send_file(node, f"{top}/{links[file]}", file, wanted)
         sent.append(name)
     return sent
+
+
+def by_directory(top: str, nodes: Sequence[RemoteNode]) -> dict[str, str]:
+    """Find the nodes which have the same directory as this node, or as a node before them.
+
+    Such a node has no copy of its own, which could be sent or tidied. A node which cannot be asked
+    is taken for one with its own directory.
+
+    :param top: the directory of the catalogue on this node, which exists.
+    :param nodes: other nodes.
+    :returns: name of such a node -> name of the other one; empty for this node.
+    :raises OSError: this node cannot make its mark.
+    """
+    token = text.new_uuid()
+    keys = {"here": "", **{f"n{number}": node.name for number, node in enumerate(nodes)}}
+    marks = {key: shared_dir.mark_name(token, key) for key in keys}
+
+    def on_others(script: Callable[[str], str]) -> dict[str, list[str]]:
+        def run(node: RemoteNode) -> list[str]:
+            key = next(key for key, name in keys.items() if name == node.name)
+            try:
+                return _run(node, f"{_cd(node)} 2>/dev/null || exit 0; {script(key)}").split()
+            except errors.OpExecError:
+                return []
+
+        return {node.name: seen for node, seen in remote.on_each(nodes, run)}
+
+    shared_dir.mark(top, token, "here")
+    try:
+        on_others(lambda key: f"printf %s {token} > {marks[key]}")
+        look = "; ".join(f"[ ! -e {mark} ] || echo {key}" for key, mark in marks.items())
+        seen = on_others(lambda _key: look)
+        mine = shared_dir.seen(top, token, keys)
+    finally:
+        on_others(lambda key: f"rm -f -- {marks[key]}")
+        shared_dir.unmark(top, token, "here")
+    sees = {"": mine, **seen}
+    groups = shared_dir.groups(
+        {name: [keys[key] for key in found if key in keys] for name, found in sees.items()}
+    )
+    return {name: group[0] for group in groups for name in group[1:]}
 
 
 def bring(node: RemoteNode, top: str) -> list[str]:

@@ -208,6 +208,10 @@ def _send(top: str, names: Sequence[str], nodes: Sequence[str]) -> int:
         return failures.EXIT_SUCCESS
     sums = image_copies.entry_sums(top, wanted)
     _require_own(top, wanted)
+    same = image_copies.by_directory(top, others)
+    for name, other in same.items():
+        terminal.out(f"{name}: has the same directory as {other or 'this node'}")
+    others = [node for node in others if node.name not in same]
     with image_copies.staged(top, wanted) as links:
 
         def work(node: RemoteNode) -> tuple[list[str], list[str]]:

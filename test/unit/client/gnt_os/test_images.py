@@ -86,6 +86,39 @@ def test_fetch_list_and_remove(
         assert files(directory(here, node)) == {}
 
 
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ({NODE2: NODE1}, [f"{NODE2}: has the same directory as this node", f"{NODE3}: has debian"]),
+        ({NODE3: NODE2}, [f"{NODE3}: has the same directory as {NODE2}", f"{NODE2}: has debian"]),
+        (
+            {NODE2: NODE1, NODE3: NODE1},
+            [f"{node}: has the same directory as this node" for node in (NODE2, NODE3)],
+        ),
+    ],
+)
+def test_nodes_with_one_directory_of_images(
+    gnt: Gnt,
+    nodes: FakeMaster,
+    here: paths.Paths,
+    source: Path,
+    links: dict[str, str],
+    said: list[str],
+) -> None:
+    """What is being sent to another node is not tidied away, and nothing is sent twice."""
+    directory(here, NODE1).mkdir(parents=True)
+    for node, other in links.items():
+        directory(here, other).mkdir(parents=True, exist_ok=True)
+        directory(here, node).parent.mkdir(parents=True, exist_ok=True)
+        directory(here, node).symlink_to(directory(here, other))
+    ended = gnt(f"os images fetch debian-12 {source}")
+    assert ended.code == 0, ended.err
+    for line in said:
+        assert line in ended.out
+    for node in NODES:
+        assert sorted(files(directory(here, node))) == [f"{SHA256}.qcow2", "debian-12.json"]
+
+
 def test_image_without_proof(gnt: Gnt, nodes: FakeMaster, source: Path) -> None:
     ended = gnt(f"os images fetch debian-12 {source}")
     assert (ended.code, "Note: nothing proved the content" in ended.err) == (0, True)
