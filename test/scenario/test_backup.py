@@ -193,6 +193,44 @@ def test_nodes_with_one_export_directory(cluster: Cluster, one_export_directory:
     assert list(one_export_directory.iterdir()) == []
 
 
+@pytest.fixture
+def not_mounted(cluster: Cluster) -> Iterator[Path]:
+    """The third node has an empty directory in place of the one which all nodes share."""
+    there = cluster.path(cluster.node_names[2], "srv/ganeti/shared-file-storage")
+    shared = there.readlink()
+    there.unlink()
+    there.mkdir()
+    try:
+        yield there
+    finally:
+        shutil.rmtree(there)
+        there.symlink_to(shared)
+
+
+def test_a_guest_does_not_go_where_its_storage_is_not_mounted(
+    cluster: Cluster, not_mounted: Path
+) -> None:
+    """Neither when its file is missing there, nor when an old copy of it is found."""
+    one, _two, three = cluster.node_names
+    name = "shared.example.com"
+    cluster.run(
+        "gnt-instance", "add", "-t", "sharedfile", "-s", "4M", "-o", "plain", "-n", one,
+        "--no-nics", "--no-name-check", "--no-ip-check", "-B", "memory=32", name,
+    ).ok()  # fmt: skip
+    ways = (("failover", "-f"), ("migrate", "-f"))
+    for way in ways:
+        done = cluster.run("gnt-instance", *way, "-n", three, name).failed("cannot use the disks")
+        assert "Mount its file system" in done.text
+    shutil.copytree(cluster.path(one, f"srv/ganeti/shared-file-storage/{name}"), not_mounted / name)
+    for way in ways:
+        cluster.run("gnt-instance", *way, "-n", three, name).failed("is not the one of node")
+    rows = cluster.rows("gnt-instance", "list", "-o", "pnode,status", name)
+    assert rows == [[one, "running"]]
+    found = cluster.run("gnt-cluster", "verify", "--error-codes").text
+    assert f"ENODESHAREDFILESTORAGEPATHUNUSABLE:node:{three}:its directory for shared" in found
+    cluster.run("gnt-instance", "remove", "-f", name).ok()
+
+
 def test_a_running_instance(cluster: Cluster) -> None:
     """It stays down only with leave, runs again afterwards, and can be removed with its export."""
     one, two, three = cluster.node_names
