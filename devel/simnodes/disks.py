@@ -174,6 +174,7 @@ answers(calls.BLOCKDEV_CREATE_MULTI)(
 answers(calls.BLOCKDEV_REMOVE_MULTI)(_each(lambda node, disk, _index: remove(node, disk)))
 answers(calls.BLOCKDEV_SHUTDOWN_MULTI)(_each(lambda node, disk, _index: shutdown(node, disk)))
 answers(calls.BLOCKDEV_FIND_MULTI)(_each(lambda node, disk, _index: find(node, disk)))
+answers(calls.BLOCKDEV_REACHABLE_MULTI)(_each(lambda node, disk, _index: _exists(node, disk)))
 answers(calls.BLOCKDEV_SETINFO_MULTI)(_each(lambda _node, _disk, _index, **_args: None))
 answers(calls.BLOCKDEV_ASSEMBLE_MULTI)(
     _each(
@@ -351,6 +352,23 @@ def node_volumes(node: SimNode) -> list[dict[str, Any]]:
         }
         for name, size in node.volumes.items()
     ]
+
+
+@answers(calls.DIRECTORY_MARK)
+def directory_mark(_node: SimNode, directories: list[str], **_args: Any) -> dict[str, None]:
+    """Make a mark, which nobody sees, because each node has directories of its own."""
+    return dict.fromkeys(directories)
+
+
+@answers(calls.DIRECTORY_SEEN)
+def directory_seen(_node: SimNode, directories: list[str], **_args: Any) -> dict[str, list[str]]:
+    """See no marks of other nodes."""
+    return {path: [] for path in directories}
+
+
+@answers(calls.DIRECTORY_UNMARK)
+def directory_unmark(_node: SimNode, **_args: Any) -> None:
+    """Remove nothing."""
 
 
 @answers(calls.STORAGE_LIST)

@@ -18,6 +18,7 @@ from devel.simnodes.cluster import Size, filled
 from devel.simnodes.server import SimServer
 from devel.simnodes.state import Fleet, SimNode
 from ganeti import errors
+from ganeti.cmdlib.ops.disks import same_directory
 from ganeti.config import ssconf
 from ganeti.config.text import ConfigText
 from ganeti.config.verify import check
@@ -252,6 +253,12 @@ def test_two_primaries_of_one_disk_are_refused(nodes: Running) -> None:
         exclusive=True,
     )
     assert "is writable on" in str(answer.failure)
+
+
+def test_each_node_has_directories_of_its_own(nodes: Running) -> None:
+    uuids = [node.uuid for node in nodes.fleet.nodes.values()][:3]
+    views = same_directory.compare(nodes.rpc, ["/srv/ganeti/file-storage"], uuids)
+    assert views == {"/srv/ganeti/file-storage": same_directory.Views(tuple((u,) for u in uuids))}
 
 
 def test_what_is_not_simulated_says_so(nodes: Running) -> None:
