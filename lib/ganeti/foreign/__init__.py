@@ -5,6 +5,7 @@
 :mod:`.libvirt`    reads the XML of a domain of libvirt
 :mod:`.proxmox`    reads the configuration of a machine of Proxmox VE
 :mod:`.ovf`        reads an OVF description, with the section of Ganeti
+:mod:`.ovf_hardware` the hardware in such a description, and the order of its disks
 :mod:`.ovf_writer` writes one
 :mod:`.ova`        OVA archives, and the checksums of an appliance
 :mod:`.reading`    reads a description of any of these kinds

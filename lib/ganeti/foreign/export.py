@@ -117,7 +117,10 @@ def _disks(instance: Mapping[str, str]) -> list[Disk]:
         dump = instance.get(f"disk{index}_dump", "")
         if not dump or "/" in dump or dump.startswith("."):
             raise errors.ParseError(f"{dump!r:.80} is not the name of a file of the export")
-        found.append(Disk(dump, "raw"))
+        size = instance.get(f"disk{index}_size", "0").strip()
+        # Zero stands for a size which the export does not say.
+        size_mib = int(size) if size.isascii() and size.isdigit() and len(size) < 10 else 0
+        found.append(Disk(dump, "raw", size_mib))
     return found
 
 

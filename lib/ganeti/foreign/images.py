@@ -13,11 +13,12 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.foreign.machine import Machine, whole_mib
+from ganeti.foreign.machine import MIB, Machine, whole_mib
 from ganeti.utils import process
 from ganeti.wire import json
 
@@ -26,6 +27,22 @@ QEMU_IMG = "qemu-img"
 READABLE = ("raw", "qcow2", "qcow", "vmdk", "vdi", "vpc", "vhdx", "qed")
 #: Published name of a format to write -> that of qemu-img.
 WRITABLE = {"raw": "raw", "cow": "qcow2", "vmdk": "vmdk"}
+_SECTOR = 512
+_HEAD_BYTES = 512
+# Forms in which export scripts write: name, place, and bytes at that place.
+_PACKED = (
+    ("packed with gzip", 0, b"\x1f\x8b"),
+    ("packed with bzip2", 0, b"BZh"),
+    ("packed with xz", 0, b"\xfd7zXZ\0"),
+    ("packed with zstd", 0, b"\x28\xb5\x2f\xfd"),
+    ("packed with lz4", 0, b"\x04\x22\x4d\x18"),
+    ("packed with lzop", 0, b"\x89LZO"),
+    ("an archive of tar", 257, b"ustar"),
+    ("an archive of cpio", 0, b"07070"),
+    ("an archive of dump(8)", 24, b"\x6c\xea\0\0"),
+    ("an archive of dump(8)", 24, b"\0\0\xea\x6c"),
+    ("written by partclone", 0, b"partclone-image"),
+)
 _INFO_S, _CONVERT_S = 60.0, 24 * 3600.0
 
 Runner = Callable[..., process.Completed]
@@ -114,6 +131,41 @@ def inspect(path: str, format_: str, run: Runner = process.run, *, shown: str = 
     return found
 
 
+def require_raw_dump(path: str, size_mib: int, os_name: str) -> None:
+    """Check that the dump of an export is the content of the disk, byte by byte.
+
+    The export script of the OS definition writes the dump, in any form that its import script
+    understands: packed, or only the files of the guest. Such a dump is no image of a disk.
+
+    :param size_mib: size of the disk; 0 when the export does not say it.
+    :param os_name: the OS definition.
+    :raises OpPrereqError: the dump is in another form, or cannot be read.
+    """
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+            size = os.fstat(stream.fileno()).st_size
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"dump {path} cannot be read: {err.strerror}", errors.ECODE_ENVIRON
+        ) from err
+    kind = next((name for name, at, magic in _PACKED if head[at:].startswith(magic)), "")
+    # A disk has whole sectors, and is recorded with its size rounded to MiB.
+    allowed = 0 if kind else MIB - 1
+    too_small = size_mib > 0 and size + allowed < size_mib * MIB
+    if size and not size % _SECTOR and not too_small and (size_mib or not kind):
+        return
+    shown = f", which is {kind}" if kind else ""
+    wanted = f", but the disk has {size_mib} MiB" if size_mib else ""
+    raise errors.OpPrereqError(
+        f"dump {path} is not the image of a disk{shown}: it has {size} bytes{wanted}. The export"
+        f" script of OS {os_name or 'definition'} writes it in a form of its own. Import the export"
+        " into a cluster, convert the disk of that instance with 'qemu-img convert', or export an"
+        " instance whose OS definition copies whole disks, such as 'image'.",
+        errors.ECODE_INVAL,
+    )
+
+
 def convert(
     source: str, source_format: str, target: str, target_format: str, run: Runner = process.run
 ) -> None:
@@ -155,10 +207,11 @@ def locate(path: str, description: str, directories: Sequence[str] = ()) -> str:
     :raises OpPrereqError: there is no such file.
     """
     beside = os.path.dirname(os.path.abspath(description))
-    name = os.path.basename(path)
-    places = [os.path.join(directory, name) for directory in directories]
+    # References of OVF are URIs, in which a space is %20; not every program writes them so.
+    names = dict.fromkeys((os.path.basename(path), os.path.basename(urllib.parse.unquote(path))))
+    places = [os.path.join(directory, name) for directory in directories for name in names]
     places += [path] if os.path.isabs(path) else []
-    places += [os.path.join(beside, name)]
+    places += [os.path.join(beside, name) for name in names]
     # A volume of Proxmox has no suffix; a copy of it may have one.
     places += [place + suffix for place in places for suffix in (".raw", ".img")]
     for place in places:

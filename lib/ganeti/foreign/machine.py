@@ -7,6 +7,7 @@ What has no counterpart here, such as a CD or a device of the host, is left out,
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
@@ -18,6 +19,7 @@ MIB = 1 << 20
 _NAME = re.compile(
     r"(?=.{1,255}$)[a-z0-9_]([a-z0-9_-]{0,62}(?<!-))?(\.[a-z0-9_]([a-z0-9_-]{0,62}(?<!-))?)*"
 )
+_BARE_AMPERSAND = re.compile(r"&(?!#[0-9]{1,7};|#x[0-9A-Fa-f]{1,6};|[A-Za-z][A-Za-z0-9._-]{0,40};)")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE)
 # Units of sizes as the three kinds of descriptions write them, in bytes.
 _UNITS = {
@@ -135,7 +137,33 @@ def read_xml(text: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as err:
+        # Some programs do not escape an "&" in the name of a file, which has no other meaning.
+        repaired = _BARE_AMPERSAND.sub("&amp;", text)
+        if repaired == text:
+            raise errors.ParseError(f"the description is not XML: {err}") from err
+    try:
+        return ElementTree.fromstring(repaired)
+    except (ElementTree.ParseError, ValueError) as err:
         raise errors.ParseError(f"the description is not XML: {err}") from err
+
+
+def sorted_by_boot(
+    disks: Sequence[tuple[str, Disk]], boot_order: Sequence[str], notes: list[str]
+) -> tuple[Disk, ...]:
+    """Return disks in the order in which the machine tries to boot them, then the others.
+
+    An instance boots from disk 0. When the machine tries another device first, a note says so.
+
+    :param disks: each with the name that the boot order has for it.
+    :param boot_order: names of devices, also of those which are no disks.
+    """
+    by_name = dict(disks)
+    first = [name for name in dict.fromkeys(boot_order) if name in by_name]
+    if boot_order and boot_order[0] not in by_name:
+        notes.append(
+            f"the machine boots from {boot_order[0]} first; the instance boots from disk 0"
+        )
+    return tuple(by_name[name] for name in dict.fromkeys([*first, *by_name]))
 
 
 def local(tag: object) -> str:

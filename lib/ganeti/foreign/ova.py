@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import tarfile
+import urllib.parse
 from collections.abc import Sequence
 
 from ganeti import errors
@@ -19,6 +20,7 @@ from ganeti.foreign import ovf
 
 _MOST_FILES = 100
 _BLOCK = 1 << 20
+_SUFFIX = ".ovf"
 
 
 def extract(archive: str, directory: str) -> str:
@@ -41,13 +43,18 @@ def extract(archive: str, directory: str) -> str:
                 path = os.path.join(directory, name)
                 with open(path, "xb") as target:
                     shutil.copyfileobj(source, target, _BLOCK)
-                if name.endswith(".ovf"):
+                if is_description(name):
                     description = description or path
     except (tarfile.TarError, FileExistsError) as err:
         raise _wrong(archive, str(err)) from err
     if not description:
         raise _wrong(archive, "it has no description (.ovf)")
     return description
+
+
+def is_description(path: str) -> bool:
+    """Tell whether a file is a description, by its name."""
+    return path.lower().endswith(_SUFFIX)
 
 
 def _wrong(archive: str, why: str) -> errors.OpPrereqError:
@@ -69,7 +76,7 @@ def verify(description: str) -> bool:
     :param description: path of the ``.ovf`` file.
     :raises OpPrereqError: the manifest is not valid, or a file is missing or has another checksum.
     """
-    path = description.removesuffix(".ovf") + ".mf"
+    path = f"{description[: -len(_SUFFIX)]}.mf"
     if not os.path.exists(path):
         return False
     try:
@@ -78,7 +85,11 @@ def verify(description: str) -> bool:
     except errors.ParseError as err:
         raise errors.OpPrereqError(f"{path}: {err}", errors.ECODE_INVAL) from err
     for one in checksums:
+        if one.file == os.path.basename(path):
+            continue  # Its own checksum cannot be in it; some programs write one nevertheless.
         file = os.path.join(os.path.dirname(description), one.file)
+        if not os.path.exists(file):
+            file = os.path.join(os.path.dirname(description), _decoded(one.file))
         if not os.path.isfile(file):
             raise errors.OpPrereqError(
                 f"{path} names {one.file}, which is missing", errors.ECODE_NOENT
@@ -88,6 +99,12 @@ def verify(description: str) -> bool:
                 f"{one.file} has another {one.kind} checksum than {path} says", errors.ECODE_INVAL
             )
     return True
+
+
+def _decoded(name: str) -> str:
+    """Return the name of a file for a URI, such as ``my%20disk.vmdk``; others stay as they are."""
+    decoded = urllib.parse.unquote(name)
+    return decoded if ovf.is_plain_name(decoded) else name
 
 
 def manifest(directory: str, files: Sequence[str]) -> str:

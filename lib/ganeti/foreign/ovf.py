@@ -4,17 +4,19 @@ An appliance is a file ``NAME.ovf`` with the images of its disks, and optionally
 their checksums. OVA is a tar archive of these files (:mod:`ganeti.foreign.ova`). The section
 ``GanetiSection`` has what OVF cannot say, such as the OS definition and the disk template.
 
-Source: DMTF DSP0243 1.1; the samples of Ganeti.
+Source: DMTF DSP0243 1.1 and 2.1; the samples of Ganeti.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import urllib.parse
+from collections.abc import Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from ganeti import errors
+from ganeti.foreign import ovf_hardware
 from ganeti.foreign.machine import (
     MIB,
     Disk,
@@ -29,15 +31,28 @@ from ganeti.foreign.machine import (
 )
 from ganeti.wire import json
 
-# Kinds of virtual hardware (CIM ResourceType).
-_PROCESSOR, _MEMORY, _NETWORK, _DISK = "3", "4", "10", "17"
 _UNIT = re.compile(r"\s*byte\s*\*\s*2\s*\^\s*([0-9]{1,2})\s*")
 _UNITS = {
     "": MIB, "megabytes": MIB, "mb": MIB, "kilobytes": 1 << 10, "gigabytes": 1 << 30, "byte": 1,
     "bytes": 1,
 }  # fmt: skip
-_FORMATS = (("vmdk", "vmdk"), ("qcow", "qcow2"), ("raw", "raw"), ("vdi", "vdi"))
-_MANIFEST = re.compile(r"(SHA1|SHA256|SHA512)\s*\(([^()/]{1,255})\)\s*=\s*([0-9a-fA-F]{40,128})")
+_FORMATS = (("vmdk", "vmdk"), ("qcow", "qcow2"), ("raw", "raw"), ("vdi", "vdi"), ("vhdx", "vhdx"),
+    ("vhd", "vpc"),
+)  # fmt: skip
+# The name may have any characters, also parentheses, but no directory. SHA2-256 is SHA256.
+_MANIFEST = re.compile(
+    r"SHA(?:2?-)?(1|256|512)\s*\(\s*([^/]{1,255}?)\s*\)\s*=\s*([0-9a-f]{40,128})", re.IGNORECASE
+)
+# What a format says about a CD; some programs list the images of CDs among the disks.
+_CD_FORMATS = ("ecma-119", "iso9660")
+# Sections of the description; the first ones are read, the next ones have nothing for an instance.
+_READ = frozenset((
+    "References", "DiskSection", "NetworkSection", "VirtualSystem", "GanetiSection", "Name",
+    "VirtualHardwareSection", "DeploymentOptionSection", "BootDeviceSection",
+))  # fmt: skip
+_ABOUT = frozenset((
+    "Info", "AnnotationSection", "EulaSection", "Strings", "OperatingSystemSection", "Machine",
+))  # fmt: skip
 _DIGITS = {"SHA1": 40, "SHA256": 64, "SHA512": 128}
 _NONE = ("", "none", "None", "auto")
 #: What the format attribute of a disk says, by the format of the image.
@@ -66,9 +81,9 @@ def parse_manifest(text: str) -> list[Checksum]:
         if not line.strip():
             continue
         match = _MANIFEST.fullmatch(line.strip())
-        if match is None or len(match[3]) != _DIGITS[match[1]]:
+        if match is None or len(match[3]) != _DIGITS[f"SHA{match[1]}"]:
             raise errors.ParseError(f"a line of the manifest is {line.strip()!r:.80}")
-        found.append(Checksum(match[1], match[2], match[3].lower()))
+        found.append(Checksum(f"SHA{match[1]}", match[2], match[3].lower()))
     return found
 
 
@@ -86,18 +101,19 @@ def parse_ovf(text: str) -> Machine:
             f"the description has {len(systems)} virtual systems; only one is supported"
         )
     system = systems[0]
-    notes: list[str] = []
-    hardware = [
-        {local(part.tag): (part.text or "").strip() for part in item}
-        for item in _all(system, "Item")
-    ]
+    hardware = ovf_hardware.items(system, root)
     ours = _first(root, "GanetiSection")
+    notes = [
+        *ovf_hardware.unused(hardware),
+        *dict.fromkeys(ovf_hardware.boots_from(root)),
+        *_unused_sections(root, system),
+    ]
     machine = Machine(
         name=_text(system, "Name") or _attribute(system, "id"),
         memory_mib=_memory(hardware),
         vcpus=_processors(hardware),
         disks=tuple(_disks(root, hardware, notes)),
-        nics=tuple(_nics(hardware, ours)),
+        nics=tuple(_nics(hardware, ours, notes)),
         hvparams={"kernel_path": ""},
         notes=tuple(notes),
     )
@@ -124,11 +140,20 @@ def _attribute(element: ElementTree.Element, name: str) -> str:
     return next((value for key, value in element.attrib.items() if local(key) == name), "")
 
 
-def _memory(hardware: Sequence[Mapping[str, str]]) -> int:
+def _unused_sections(root: ElementTree.Element, system: ElementTree.Element) -> list[str]:
+    return [
+        f"the section {local(one.tag):.60} was left out"
+        for parent in (root, system)
+        for one in parent
+        if local(one.tag) and local(one.tag) not in _READ | _ABOUT
+    ]
+
+
+def _memory(hardware: Sequence[ovf_hardware.Item]) -> int:
     for item in hardware:
-        if item.get("ResourceType") == _MEMORY:
-            number = positive(item.get("VirtualQuantity", ""), "the memory")
-            unit = item.get("AllocationUnits", "")
+        if item.kind == ovf_hardware.MEMORY:
+            number = positive(item.values.get("VirtualQuantity", ""), "the memory")
+            unit = item.values.get("AllocationUnits", "")
             if found := _UNIT.fullmatch(unit):
                 return max(1, whole_mib(number << int(found[1])))
             if unit.lower() not in _UNITS:
@@ -137,43 +162,63 @@ def _memory(hardware: Sequence[Mapping[str, str]]) -> int:
     raise errors.ParseError("the description does not say how much memory the machine has")
 
 
-def _processors(hardware: Sequence[Mapping[str, str]]) -> int:
+def _processors(hardware: Sequence[ovf_hardware.Item]) -> int:
     for item in hardware:
-        if item.get("ResourceType") == _PROCESSOR:
-            return positive(item.get("VirtualQuantity", ""), "the number of processors")
+        if item.kind == ovf_hardware.PROCESSOR:
+            return positive(item.values.get("VirtualQuantity", ""), "the number of processors")
     return 1
 
 
 def _disks(
-    root: ElementTree.Element, hardware: Sequence[Mapping[str, str]], notes: list[str]
+    root: ElementTree.Element, hardware: Sequence[ovf_hardware.Item], notes: list[str]
 ) -> list[Disk]:
-    """Return the disks of the hardware, each of them once."""
+    """Return the hard disks in the order of their places, each of them once."""
     files = {_attribute(one, "id"): one for one in _all(root, "File")}
+    media = ovf_hardware.removable_media(hardware)
     known: dict[str, Disk] = {}
+    left_out: set[str] = set()
     for disk in _all(root, "Disk"):
-        reference = _attribute(disk, "fileRef")
+        name, reference = _attribute(disk, "diskId"), _attribute(disk, "fileRef")
         if not reference:
-            notes.append(f"disk {_attribute(disk, 'diskId')} has no image and was left out")
+            notes.append(f"disk {name} has no image and was left out")
+            left_out.add(name)
             continue
         if reference not in files:
             raise errors.ParseError(f"the description names no file for {reference!r:.60}")
-        known[_attribute(disk, "diskId")] = _disk(disk, files[reference])
-    used = [
-        item.get("HostResource", "").rpartition("/")[2]
-        for item in hardware
-        if item.get("ResourceType") == _DISK
-    ]
-    for name in used:
-        if name not in known and not any(note.startswith(f"disk {name} ") for note in notes):
-            raise errors.ParseError(f"the description has no disk {name!r:.60}")
+        if media & {name, reference} or _is_cd(disk):
+            notes.append(f"the image of a CD, {_attribute(files[reference], 'href')}, was left out")
+            left_out.add(name)
+            continue
+        known[name] = _disk(disk, files[reference])
     # Some programs write one disk for all items of the hardware, or no items at all.
-    return list(known.values())
+    order = [name for name in ovf_hardware.in_order(hardware, known) if name not in left_out]
+    for name in order:
+        if name not in known:
+            raise errors.ParseError(f"the description has no disk {name!r:.60}")
+    listed = {_attribute(disk, "fileRef") for disk in _all(root, "Disk")}
+    notes += [
+        f"the file {_attribute(file, 'href')} was left out: it is not the image of a disk"
+        for name, file in files.items()
+        if name not in listed
+    ]
+    return [known[name] for name in order]
+
+
+def _is_cd(disk: ElementTree.Element) -> bool:
+    return any(word in _attribute(disk, "format").lower() for word in _CD_FORMATS)
 
 
 def _disk(disk: ElementTree.Element, file: ElementTree.Element) -> Disk:
     href = _attribute(file, "href")
-    if not href or "/" in href or href.startswith("."):
+    # A reference is a URI: it may have %20 for a space.
+    if not is_plain_name(href) or not is_plain_name(urllib.parse.unquote(href)):
         raise errors.ParseError(f"{href!r:.80} is not the name of a file beside the description")
+    if _attribute(file, "chunkSize"):
+        raise errors.ParseError(f"the file {href} is split into parts. Make one file of them.")
+    if _attribute(disk, "parentRef"):
+        raise errors.ParseError(
+            f"the image {href} has only the differences to another disk. Merge both before."
+        )
     compression = _attribute(file, "compression")
     if compression not in ("", "identity", "gzip"):
         raise errors.ParseError(f"{href} is compressed with {compression!r:.40}")
@@ -193,7 +238,14 @@ def _disk(disk: ElementTree.Element, file: ElementTree.Element) -> Disk:
     return Disk(href, kind, size_mib, gzip=compression == "gzip")
 
 
-def _nics(hardware: Sequence[Mapping[str, str]], ours: ElementTree.Element | None) -> list[Nic]:
+def is_plain_name(name: str) -> bool:
+    """Tell whether a name is that of a file in the directory of the appliance."""
+    return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
+
+
+def _nics(
+    hardware: Sequence[ovf_hardware.Item], ours: ElementTree.Element | None, notes: list[str]
+) -> list[Nic]:
     section = _first(ours, "Network")
     described = [] if section is None else [one for one in section if local(one.tag) == "Nic"]
     if described:
@@ -207,12 +259,20 @@ def _nics(hardware: Sequence[Mapping[str, str]], ours: ElementTree.Element | Non
             )
             for one in described
         ]
-    found = []
+    found: list[Nic] = []
     for item in hardware:
-        if item.get("ResourceType") == _NETWORK:
-            address = item.get("Address", "").strip()
-            # Some programs write the position on the bus there.
-            found.append(Nic(mac=mac_address(address) if ":" in address else ""))
+        if item.kind != ovf_hardware.NETWORK:
+            continue
+        address = item.values.get("Address", "")
+        if re.fullmatch(r"[0-9A-Fa-f]{12}|[0-9A-Fa-f]{2}(-[0-9A-Fa-f]{2}){5}", address):
+            address = ":".join(re.findall("..", address.replace("-", "")))
+        if network := item.values.get("Connection"):
+            notes.append(
+                f"interface {len(found)} was connected to network {network!r:.60}, and gets the"
+                " defaults of the cluster"
+            )
+        # Some programs write the position on the bus there.
+        found.append(Nic(mac=mac_address(address) if ":" in address else ""))
     return found
 
 

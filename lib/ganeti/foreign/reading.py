@@ -29,7 +29,7 @@ def read(kind: str, path: str, directory: str) -> tuple[Machine, str]:
     """
     try:
         if kind == OVF:
-            if not path.endswith(".ovf"):
+            if not ova.is_description(path):
                 path = ova.extract(path, directory)
             ova.verify(path)
         if os.path.getsize(path) > _MOST_BYTES:

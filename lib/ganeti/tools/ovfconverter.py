@@ -234,6 +234,8 @@ def export_appliance(options: argparse.Namespace) -> int:
     top = options.output_dir or source
     target = os.path.join(top, f"{name}.ova" if options.ova else name)
     _require_new(target)
+    for disk in found.disks:
+        images.require_raw_dump(os.path.join(source, disk.path), disk.size_mib, found.os)
     fs.make_dirs(top, 0o750)
     with tempfile.TemporaryDirectory(prefix=".export-", dir=top) as work:
         made = [

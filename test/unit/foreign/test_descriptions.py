@@ -139,7 +139,7 @@ def test_an_export_and_back() -> None:
     found = export.parse_export(
         export.describe(MACHINE, MACHINE.name, [export.Dump("a.raw", 20)], source="node1")
     )
-    assert found.nics == MACHINE.nics and found.disks == MACHINE.disks
+    assert found.nics == MACHINE.nics and found.disks == (Disk("a.raw", "raw", 20),)
     assert (found.memory_mib, found.vcpus, found.tags) == (512, 2, ("a", "b"))
 
 
@@ -173,6 +173,28 @@ def test_a_manifest() -> None:
     assert [one.file for one in checksums] == ["ganeti.ovf", "new_disk.vmdk"]
     with pytest.raises(errors.ParseError):
         ovf.parse_manifest("SHA1(../x)= " + "0" * 40)
+
+
+DIGITS = "0" * 40
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        (f"SHA1(disk (copy 1).vmdk)= {DIGITS}", "disk (copy 1).vmdk"),
+        (f"SHA1 (a)b).vmdk) = {DIGITS}", "a)b).vmdk"),
+        (f"sha1(x.vmdk)={DIGITS}", "x.vmdk"),
+        (f"SHA1(100%25 & more.vmdk)= {DIGITS}", "100%25 & more.vmdk"),
+    ],
+)
+def test_rare_characters_in_a_manifest(line: str, file: str) -> None:
+    assert ovf.parse_manifest(line) == [ovf.Checksum("SHA1", file, DIGITS)]
+
+
+def test_other_names_of_checksums() -> None:
+    for kind in ("SHA2-256", "SHA-256", "sha256"):
+        (found,) = ovf.parse_manifest(f"{kind}(x)= {'a' * 64}")
+        assert found.kind == "SHA256"
 
 
 def test_sizes_and_names() -> None:

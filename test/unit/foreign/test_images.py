@@ -207,3 +207,46 @@ def test_other_files_are_refused(tmp_path: Path, kind: str) -> None:
         reading.read(kind, str(path), str(tmp_path))
     with pytest.raises(errors.OpPrereqError, match="cannot read"):
         reading.read(kind, str(tmp_path / "missing.ovf"), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "size_mib", "why"),
+    [
+        # What export scripts write: packed, shorter than the disk, in another form.
+        (
+            gzip.compress(b"\0" * 1024, mtime=0),
+            10,
+            "packed with gzip: it has .* but the disk has 10 MiB",
+        ),
+        (b"\0" * 5120, 10, "is not the image of a disk: it has 5120 bytes"),
+        (b"\0" * 257 + b"ustar" + b"\0" * (10240 - 262), 1, "an archive of tar"),
+        (b"\0" * 24 + b"\x6c\xea\0\0" + b"\0" * 484, 0, r"an archive of dump\(8\)"),
+        (b"\xfd7zXZ\0" + b"\0" * 506, 0, "packed with xz"),
+        # A packed dump may be longer than the disk.
+        (b"\x1f\x8b" + b"\1" * ((1 << 20) + 77), 1, "packed with gzip"),
+        (b"", 0, "it has 0 bytes"),
+    ],
+    ids=["gzip", "short", "tar", "dump", "xz", "long", "empty"],
+)
+def test_a_dump_that_is_no_disk(tmp_path: Path, content: bytes, size_mib: int, why: str) -> None:
+    (tmp_path / "dump").write_bytes(content)
+    with pytest.raises(errors.OpPrereqError, match=why) as caught:
+        images.require_raw_dump(str(tmp_path / "dump"), size_mib, "debootstrap")
+    assert "script of OS debootstrap" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "size_mib"),
+    # Whole, of half a MiB more than was recorded, rounded up, and rounded up by LVM.
+    [(1 << 20, 1), (5120, 0), ((17 << 19), 8), ((17 << 19), 9), (4 << 20, 1)],
+)
+def test_a_dump_that_is_a_disk(tmp_path: Path, size: int, size_mib: int) -> None:
+    with open(tmp_path / "dump", "wb") as stream:
+        stream.truncate(size)
+    images.require_raw_dump(str(tmp_path / "dump"), size_mib, "image")
+
+
+def test_a_disk_may_begin_like_an_archive(tmp_path: Path) -> None:
+    """A guest may have written an archive to its second disk."""
+    (tmp_path / "dump").write_bytes(b"\x1f\x8b" + b"\0" * ((1 << 20) - 2))
+    images.require_raw_dump(str(tmp_path / "dump"), 1, "image")

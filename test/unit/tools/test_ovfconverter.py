@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import shutil
 import tarfile
 from pathlib import Path
@@ -82,6 +83,18 @@ def test_an_appliance_for_others(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "exists already" in capsys.readouterr().err
     assert ovfconverter.main([*argv, "-n", "other", "-v"]) == 0
     assert "qemu-img convert -f raw" in capsys.readouterr().out
+
+
+def test_an_export_in_a_form_of_its_own_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (DATA / "config.ini").read_text().replace("disk0_size = 0", "disk0_size = 1024")
+    (tmp_path / "config.ini").write_text(text)
+    (tmp_path / "rawdisk.raw").write_bytes(gzip.compress(b"x" * 4096))
+    argv = ["export", str(tmp_path / "config.ini"), "--output-dir", str(tmp_path / "out")]
+    assert ovfconverter.main(argv) == 1
+    assert "is not the image of a disk, which is packed with gzip" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
