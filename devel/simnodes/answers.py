@@ -235,6 +235,7 @@ _FACTS: dict[str, Callable[[SimNode, Any], Any]] = {
     nv.OSLIST: lambda node, _: os_diagnose(node),
     nv.TIME: lambda _node, _: list(clock.split(clock.now())),
     nv.VERSION: lambda _node, _: [rpc.PROTOCOL_VERSION, FULL_VERSION],
+    nv.VGDUPLICATES: lambda _node, _: [],
     nv.VGLIST: lambda _node, _: {_VG: float(state.DISK_MIB)},
 }
 

@@ -37,4 +37,6 @@ SSH_SETUP = "ssh-setup"
 TIME = "time"
 USERSCRIPTS = "user-scripts"
 VERSION = "version"
+#: Of this project: the names which several volume groups have.
+VGDUPLICATES = "vg-duplicates"
 VGLIST = "vglist"

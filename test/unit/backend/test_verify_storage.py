@@ -56,6 +56,7 @@ def no_lvm(here: Any) -> Any:
 
 def test_lvm(lvm: Any) -> None:
     assert check(nv.VGLIST) == {"xenvg": 900.0}
+    assert check(nv.VGDUPLICATES) == []
     assert check(nv.LVLIST, "xenvg") == {"xenvg/lv1": ["200.00", False, True]}
     assert check(nv.PVLIST, ["xenvg"]) == [
         ["/dev/sda", "xenvg", 500.0, 100.0, "a--", ["lv1", "lv2"]],
@@ -66,7 +67,13 @@ def test_lvm(lvm: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "argument"),
-    [(nv.VGLIST, None), (nv.LVLIST, "xenvg"), (nv.PVLIST, ["xenvg"]), (nv.EXCLUSIVEPVS, ["xenvg"])],
+    [
+        (nv.VGLIST, None),
+        (nv.VGDUPLICATES, None),
+        (nv.LVLIST, "xenvg"),
+        (nv.PVLIST, ["xenvg"]),
+        (nv.EXCLUSIVEPVS, ["xenvg"]),
+    ],
 )
 def test_without_lvm_the_answer_says_so(no_lvm: Any, name: str, argument: Any) -> None:
     assert "cannot query LVM" in check(name, argument)

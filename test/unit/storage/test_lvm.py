@@ -137,6 +137,67 @@ def test_a_volume_which_broken_commands_have_made_is_removed_again():
         assert caught.value.created_devices == ["xenvg/new"]
 
 
+WARNING = (
+    "  WARNING: VG name xenvg is used by VGs 7NhNhh-UiH7 and SC8bfG-ZC23.\n"
+    "  Fix duplicate VG names with vgrename uuid, a device filter, or system IDs.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("warning", "outputs"),
+    [
+        (WARNING, {}),
+        ("  Multiple VGs found with the same name: skipping xenvg\n", {}),
+        ("  WARNING: Duplicate VG name xenvg: Existing jxTl7K-P7p1 takes precedence\n", {}),
+        ("", {"vgs": VGS + "  xenvg|99.00|wz--n-|100.00\n"}),
+    ],
+)
+def test_two_volume_groups_of_one_name(warning, outputs):
+    tools = Tools(**outputs)
+
+    def run(words, **options):
+        done = tools(words, **options)
+        return done._replace(stderr=warning if words[0] in ("lvs", "vgs", "pvs") else "")
+
+    with facts.use(facts.Lvm(run)):
+        present = volume("u1.disk0_data")
+        operations = [volume("nothing").exists, lambda: present.snapshot("s", 1)]
+        if warning:
+            operations += [
+                present.exists,
+                present.size_bytes,
+                present.sync_status,
+                lambda: volume("new").create(512),
+                lambda: present.grow(1, dry_run=False, backing_store=True),
+            ]
+        for operation in operations:
+            facts.here().forget()
+            with pytest.raises(errors.BlockDeviceError, match="several volume groups .* xenvg"):
+                operation()
+        assert tools.changes() == []
+        # The lists of the other groups are complete.
+        facts.here().forget()
+        assert volume("lost", "other").exists()
+        assert info._group_space("other", []) == {"storage_free": 0, "storage_size": 1024}
+        assert info._group_space("xenvg", []) == {"storage_free": None, "storage_size": None}
+        assert facts.here().groups_used_twice() == {"xenvg"}
+
+
+def test_a_warning_does_not_outlive_its_cause():
+    tools = Tools()
+    stderr = [WARNING]
+
+    def run(words, **options):
+        return tools(words, **options)._replace(stderr=stderr[0])
+
+    with facts.use(facts.Lvm(run)):
+        with pytest.raises(errors.BlockDeviceError):
+            volume("u1.disk0_data").exists()
+        stderr[0] = ""
+        facts.here().forget()
+        assert volume("u1.disk0_data").exists()
+
+
 def test_a_change_forgets_what_was_read(tools):
     volume("u1.disk0_data").set_info("other text")
     volume("u1.disk0_data").exists()

@@ -71,6 +71,7 @@ def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
     """
     try:
         groups = [group for group in lvm.here().groups() if group.name == key]
+        lvm.here().require_one(key)
         empty_mib = sum(pv.free for pv in _empty(key)) if _exclusive(arguments) else 0
     except errors.StorageError as err:
         # Memory and processors are reported nevertheless.
@@ -88,6 +89,7 @@ def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
         return {"storage_free": 0, "storage_size": 0}
     try:
         total = [pv for pv in lvm.here().physical() if pv.vg_name == key]
+        lvm.here().require_one(key)
     except errors.StorageError as err:
         logging.warning("%s", err)
         return _unknown(key, arguments)

@@ -46,6 +46,11 @@ def _groups(_argument: Any) -> dict[str, float]:
     return {group.name: group.size_mib for group in lvm.here().groups()}
 
 
+def _used_twice(_argument: Any) -> list[str]:
+    """Return the names which several volume groups have."""
+    return sorted(lvm.here().groups_used_twice())
+
+
 def _volumes(argument: Any) -> dict[str, list[object]]:
     """Return volumes of a group or of all: ``vg/lv`` -> [size in MiB as text, inactive, open]."""
     return lvm.here().listed([argument] if argument else [])
@@ -120,5 +125,6 @@ CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.EXCLUSIVEPVS: (_NAMES, _or_why(_shared_physical, list)),
     nv.LVLIST: (ht.Maybe(ht.Str), _or_why(_volumes, dict)),
     nv.PVLIST: (_NAMES, _or_why(_physical, list)),
+    nv.VGDUPLICATES: (ht.Any, _or_why(_used_twice, list)),
     nv.VGLIST: (ht.Any, _or_why(_groups, dict)),
 }

@@ -75,8 +75,9 @@ class LogicalVolumeDevice(BlockDevice):
         if self._known() is not None:
             raise self.fail("the volume exists already, and will not be overwritten")
         lvm = facts.here()
-        tag = parse.safe_tag(f"originstname+{owner}") if owner else ""
         physical = place.usable(lvm.physical(), self.group)
+        self._require_one_group()
+        tag = parse.safe_tag(f"originstname+{owner}") if owner else ""
         if not physical:
             raise self.fail(
                 f"volume group {self.group} has no physical volume which accepts new volumes"
@@ -138,6 +139,7 @@ class LogicalVolumeDevice(BlockDevice):
             return True
         try:
             groups = [group for group in facts.here().groups() if group.name == self.group]
+            facts.here().require_one(self.group)
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
         if not groups:
@@ -245,6 +247,7 @@ class LogicalVolumeDevice(BlockDevice):
         """Take a snapshot in the same volume group."""
         target = check_name(name, "logical volume")
         free_mib = sum(vg.free_mib for vg in facts.here().groups() if vg.name == self.group)
+        self._require_one_group()
         if free_mib < size_mib:
             raise self.fail(
                 f"cannot take a snapshot: volume group {self.group} has {free_mib:.0f} MiB free,"
@@ -308,7 +311,15 @@ class LogicalVolumeDevice(BlockDevice):
         ]
 
     def _known(self) -> LogicalVolume | None:
-        return self._volumes().get((self.group, self.name))
+        found = self._volumes().get((self.group, self.name))
+        self._require_one_group()
+        return found
+
+    def _require_one_group(self) -> None:
+        try:
+            facts.here().require_one(self.group)
+        except errors.StorageError as err:
+            raise self.fail(str(err)) from err
 
     def _require(self) -> LogicalVolume:
         known = self._known()

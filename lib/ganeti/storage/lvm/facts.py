@@ -37,10 +37,12 @@ class Lvm:
         self._physical: list[LvmPvInfo] | None = None
         self._groups: list[VolumeGroup] | None = None
         self._snapshots: dict[tuple[str, str], Snapshot] | None = None
+        self._used_twice: set[str] = set()
 
     def forget(self) -> None:
         """Forget all facts, so that the next question reads them again."""
         self._volumes = self._physical = self._groups = self._snapshots = None
+        self._used_twice.clear()
 
     def volumes(self) -> dict[tuple[str, str], LogicalVolume]:
         """Return all logical volumes, by (group, name).
@@ -67,7 +69,33 @@ class Lvm:
         """
         if self._groups is None:
             self._groups = self._query(argv.vgs_argv(), parse.parse_vgs)
+            names = [group.name for group in self._groups]
+            self._used_twice.update(name for name in names if names.count(name) > 1)
         return self._groups
+
+    def groups_used_twice(self) -> set[str]:
+        """Return the names which several volume groups have.
+
+        :raises StorageError: LVM fails, or its output has another form.
+        """
+        self.groups()
+        return set(self._used_twice)
+
+    def require_one(self, group: str) -> None:
+        """Check that no list which was read so far has shown two volume groups of a name.
+
+        Another disk that this node sees, such as a clone or the disk of a guest, may have a volume
+        group of the same name. Which of them has a volume is then not known.
+
+        :raises StorageError: there are several.
+        """
+        if group in self._used_twice:
+            raise errors.StorageError(
+                f"several volume groups on this node have the name {group}, so it is not known"
+                " which one is meant. Compare them with 'vgs -o +vg_uuid,pv_name'. Rename the"
+                " other one with 'vgrename UUID NEW-NAME', or hide its disks from LVM with"
+                " global_filter in lvm.conf."
+            )
 
     def snapshots(self) -> dict[tuple[str, str], Snapshot]:
         """Return all snapshots, by (group, name).
@@ -100,7 +128,9 @@ class Lvm:
     def _query(self, command: Sequence[str], read: Callable[[str], _T]) -> _T:
         run = self._run or process.run
         try:
-            return read(run(command, timeout_s=_TIMEOUT_S, env=_ENV).stdout)
+            done = run(command, timeout_s=_TIMEOUT_S, env=_ENV)
+            self._used_twice |= parse.names_used_twice(done.stderr)
+            return read(done.stdout)
         except (errors.CommandError, errors.ParseError) as err:
             raise errors.StorageError(f"cannot query LVM: {err}") from err
 

@@ -1,7 +1,7 @@
 """Reading the output of LVM; pure functions.
 
-LVM writes its warnings to the standard error, which only :func:`says_consistent` and
-:func:`says_device_missing` read.
+LVM writes its warnings to the standard error, which only :func:`says_consistent`,
+:func:`says_device_missing` and :func:`names_used_twice` read.
 
 Source: lvs(8), pvs(8), vgs(8), LVM 2.03.
 """
@@ -25,6 +25,12 @@ from ganeti.storage.lvm.argv import (
 )
 
 _TAG_MAX_CHARS = 128
+_GROUP = r"([A-Za-z0-9+_.-]+)"
+# Of LVM 2.03 and of older versions.
+_USED_TWICE = re.compile(
+    rf"VG name {_GROUP} is used by VGs|Multiple VGs found with the same name: skipping {_GROUP}"
+    rf"|Duplicate VG name {_GROUP}:"
+)
 _NOT_IN_TAGS = re.compile(r"[^-A-Za-z0-9_+.]")
 # "/dev/sda3(25)": the number is the first extent.
 _DEVICE = re.compile(r"^(.*)\((\d+)\)$")
@@ -245,6 +251,16 @@ def says_device_missing(output: str) -> bool:
     :param output: both outputs of the program, whose exit code does not tell it.
     """
     return "Couldn't find device with uuid" in output
+
+
+def names_used_twice(output: str) -> frozenset[str]:
+    """Return the names of volume groups of which an LVM program warns that several have them.
+
+    LVM refuses to change such a group by its name, and its lists mix the volumes of both.
+
+    :param output: both outputs of the program, whose exit code does not tell it.
+    """
+    return frozenset(name for found in _USED_TWICE.findall(output) for name in found if name)
 
 
 def _rows(text: str, count: int) -> list[list[str]]:

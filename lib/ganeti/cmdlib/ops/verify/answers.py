@@ -59,6 +59,7 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     **{check.name: ht.Str for check in disk_templates.directory_checks().values()},
     nv.USERSCRIPTS: _TEXTS,
     nv.VERSION: ht.Tuple(ht.Int, ht.Str),
+    nv.VGDUPLICATES: ht.Or(ht.Str, _TEXTS),
     nv.VGLIST: ht.Or(ht.Str, ht.DictOf(ht.Str, _NUMBER)),
 }
 

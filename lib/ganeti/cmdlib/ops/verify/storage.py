@@ -50,6 +50,7 @@ def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
     checks: dict[str, Any] = {}
     if uses_lvm(cluster):
         name = cluster.volume_group_name or ""
+        checks |= {nv.VGDUPLICATES: None}
         checks.update({nv.VGLIST: None, nv.LVLIST: None, nv.PVLIST: [name] if name else []})
         if exclusive and name:
             checks[nv.EXCLUSIVEPVS] = [name]
@@ -127,6 +128,7 @@ class StorageCheck:
                 node.name,
                 f"did not report its logical volumes: {answer.get(nv.LVLIST)}",
             )
+        self._used_twice(node, answer, group_name)
         if group_name not in groups:
             report("ENODELVM", node.name, f"has no volume group {group_name}")
         elif groups[group_name] < MIN_VG_MIB:
@@ -165,6 +167,21 @@ class StorageCheck:
                 node.name,
                 f"physical volume {name} holds several logical volumes ({comma_join(volumes)}),"
                 " although storage is exclusive",
+            )
+
+    def _used_twice(self, node: Node, answer: Mapping[str, Any], group_name: str) -> None:
+        """Report volume groups of our disks whose name another volume group has, too."""
+        twice = answer.get(nv.VGDUPLICATES)
+        if not isinstance(twice, list):
+            return  # The list of volume groups has the same problem, and says it.
+        ours = {name.partition("/")[0] for name in self._volumes_of(node.uuid)} | {group_name}
+        for name in sorted(ours.intersection(twice)):
+            self._findings.report(
+                "ENODELVM",
+                node.name,
+                f"several volume groups have the name {name}, so LVM refuses changes, and lists mix"
+                " the volumes of both. Rename the other one with 'vgrename UUID NEW-NAME', or hide"
+                " its disks with global_filter in lvm.conf.",
             )
 
     def _drbd(

@@ -439,6 +439,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODEHV", tells(NODE2, hypervisor={"kvm": "no QEMU"}), "no QEMU"),
     ("ENODELVM", tells(NODE2, vglist={}), f"no volume group {VG}"),
     ("ENODELVM", tells(NODE2, vglist={VG: 100.0}), "at least 20480"),
+    ("ENODELVM", tells(NODE2, vg_duplicates=[VG, "ubuntu-vg"]), f"have the name {VG}, so LVM"),
     ("ENODELVM", tells(NODE2, vglist="no vgs"), "no vgs"),
     ("ENODELVM", tells(NODE2, lvlist="no lvs"), "no lvs"),
     ("ENODELVM", tells(NODE2, pvlist="no pvs"), "no pvs"),
