@@ -92,6 +92,16 @@ class Machine(ABC):
         """
         return self.lookup(name).ip
 
+    def addresses(self, name: str) -> list[str]:
+        """Return all addresses of a host name, that of :meth:`resolve` first.
+
+        :raises ResolverError: the name is not known.
+        """
+        first = self.resolve(name)
+        if net.is_ip(name) or self._cluster_host(name) is not None:
+            return [first]
+        return list(dict.fromkeys([first, *hosts.system_addresses(name)]))
+
     @abstractmethod
     def owns_address(self, ip: str) -> bool:
         """Return True if an address belongs to this node."""

@@ -62,6 +62,20 @@ def system_lookup(name: str) -> Hostname:
 
     :raises ResolverError: the resolver does not know the name.
     """
+    canonical, addresses = _resolved(name)
+    return Hostname(canonical.lower(), addresses[0])
+
+
+def system_addresses(name: str) -> list[str]:
+    """Ask the system's resolver for all addresses of a host, those of IPv4 first.
+
+    :raises ResolverError: the resolver does not know the name.
+    """
+    return _resolved(name)[1]
+
+
+def _resolved(name: str) -> tuple[str, list[str]]:
+    """Return the full name of a host, and its addresses."""
     try:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     except socket.gaierror as err:
@@ -72,4 +86,4 @@ def system_lookup(name: str) -> Hostname:
     # IPv4 first: a name with both families means the first for every published interface.
     answers.sort(key=lambda answer: answer[0] != socket.AF_INET)
     canonical = next((answer[3] for answer in answers if answer[3]), name)
-    return Hostname(canonical.lower(), str(answers[0][4][0]))
+    return canonical, list(dict.fromkeys(str(answer[4][0]) for answer in answers))

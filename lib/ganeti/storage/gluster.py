@@ -10,9 +10,11 @@ The functions which build commands are pure. Source: mount.glusterfs(8).
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import posixpath
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,16 +56,42 @@ class Volume:
     """A Gluster volume, which this node mounts.
 
     :param base: local directory below which volumes are mounted.
-    :raises BlockDeviceError: the name of the volume is not valid.
+    :param host: a server, by name or by address.
+    :raises BlockDeviceError: the name of the volume is not valid, or the server has no address.
     """
 
     def __init__(self, host: str, port: int, volume: str, base: str) -> None:
         if not _VOLUME.fullmatch(volume):
             raise errors.BlockDeviceError(f"{volume!r:.80} is not the name of a Gluster volume")
-        self.address = host if net.is_ip(host) else machine.current().resolve(host)
         self.port = port
         self.name = volume
-        self.mount_point = f"{base}/{self.address}:{port}.{volume}"
+        try:
+            addresses = machine.current().addresses(host)
+        except errors.ResolverError as err:
+            raise errors.BlockDeviceError(
+                f"Gluster volume {volume}: server {host} has no address now: {err}"
+            ) from err
+        self.address = self._mounted_by(addresses, base) or addresses[0]
+        self.mount_point = self._place(base, self.address)
+
+    def _place(self, base: str, address: str) -> str:
+        return f"{base}/{address}:{self.port}.{self.name}"
+
+    def _mounted_by(self, addresses: Sequence[str], base: str) -> str | None:
+        """Return the address below which the volume is mounted already.
+
+        A name may have several addresses in turns, and an address several spellings. A second mount
+        of the same volume would give the disks of running guests other paths.
+        """
+        same = {ipaddress.ip_address(address) for address in addresses}
+        end = f":{self.port}.{self.name}"
+        for name in fs.list_visible(base) if os.path.isdir(base) else ():
+            address = name.removesuffix(end)
+            if address == name or not net.is_ip(address):
+                continue
+            if ipaddress.ip_address(address) in same and os.path.ismount(f"{base}/{name}"):
+                return address
+        return None
 
     def mounted(self) -> bool:
         """Return True if the volume is mounted."""

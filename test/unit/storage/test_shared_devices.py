@@ -11,7 +11,7 @@ import pytest
 from ganeti import errors, storage
 from ganeti.backend.storage import blockdev as calls
 from ganeti.objects import Disk
-from ganeti.platform import paths
+from ganeti.platform import hosts, paths
 from ganeti.storage import blockdev, gluster, rbd
 from ganeti.storage.ext import device as ext
 from ganeti.storage.ext import provider
@@ -345,6 +345,54 @@ def test_life_of_a_file_on_gluster(volume):
     assert not one.exists()
     (command,) = volume
     assert command[:6] == ["mount", "-t", "glusterfs", "-o", "server-port=24007", "192.0.2.7:/gv0"]
+
+
+@pytest.mark.parametrize(
+    ("mounted", "host", "place"),
+    [
+        # By name and by address, in the order of the resolver, which changes with each answer.
+        ("192.0.2.8", "storage", "192.0.2.8"),
+        ("192.0.2.7", "192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8:0:0::7", "2001:db8::7"),
+        ("2001:db8:0::7", "2001:db8::7", "2001:db8:0::7"),
+        # Another server, another port and another volume are no mount of this one.
+        ("192.0.2.9", "storage", "192.0.2.7"),
+        (None, "storage", "192.0.2.7"),
+    ],
+)
+def test_a_gluster_volume_is_mounted_once(volume, tmp_path, monkeypatch, mounted, host, place):
+    monkeypatch.setattr(
+        hosts,
+        "_resolved",
+        lambda name: ("storage.example.com", ["192.0.2.7", "192.0.2.8"]),
+    )
+    base = tmp_path / "node1/srv/gluster"
+    for name in ("192.0.2.8:24008.gv0", "192.0.2.8:24007.gv1", "nonsense", "x:24007.gv0"):
+        (base / name).mkdir(parents=True)
+    if mounted is not None:
+        (base / f"{mounted}:24007.gv0").mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: True)
+    one = file_on_gluster(host=host)
+    assert one.path == f"{base}/{place}:24007.gv0/ganeti/u1.gluster.disk0"
+    assert volume == []
+
+
+def test_a_directory_where_nothing_is_mounted_does_not_count(volume, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        hosts, "_resolved", lambda name: ("storage.example.com", ["192.0.2.7", "192.0.2.8"])
+    )
+    (tmp_path / "node1/srv/gluster/192.0.2.8:24007.gv0").mkdir(parents=True)
+    file_on_gluster(host="storage").create(1)
+    assert volume[0][5] == "192.0.2.7:/gv0"
+
+
+def test_a_gluster_server_without_an_address(volume, monkeypatch):
+    def fails(name):
+        raise errors.ResolverError(name, -2, "Name or service not known")
+
+    monkeypatch.setattr(hosts, "_resolved", fails)
+    with pytest.raises(errors.BlockDeviceError, match="server storage has no address now"):
+        file_on_gluster(host="storage")
 
 
 def test_gluster_without_the_kernel(volume):
