@@ -297,6 +297,10 @@ class Config(Questions):
         """Reserve the name of a logical volume, as ``vg/lv``."""
         self._store.reservations.reserve(reservations.LV, volume, self._execution)
 
+    def reserve_device(self, name: str) -> None:
+        """Reserve a name of a device which becomes a disk."""
+        self._store.reservations.reserve(reservations.DEVICE, name, self._execution)
+
     def reserve_ip(self, network_uuid: str, address: str, *, external_ok: bool = False) -> None:
         """Reserve an address of a network; the commit of the instance marks it in the pool.
 

@@ -19,11 +19,13 @@ from ganeti.config.index_keys import INSTANCE_NAME, IP, LV, MAC, MINOR, PORT
 from ganeti.objects import ConfigData
 from ganeti.utils import text
 
-__all__ = ["INSTANCE_NAME", "IP", "LV", "MAC", "MINOR", "PORT", "UUID", "Reservations"]
+__all__ = ["DEVICE", "INSTANCE_NAME", "IP", "LV", "MAC", "MINOR", "PORT", "UUID", "Reservations"]
 
 ValueT = TypeVar("ValueT")
 
 UUID: Final = "uuid"
+#: A name of a device, see :mod:`ganeti.objects.device_names`; no index of the configuration has it.
+DEVICE: Final = "device"
 
 _MAC_TRIES: Final = 64
 

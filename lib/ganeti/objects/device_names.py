@@ -52,6 +52,13 @@ class DeviceNames(NamedTuple):
         """The names by which a SAN knows the device itself."""
         return frozenset(name for name in self.own if name.startswith(SAN_VOLUME))
 
+    def unique(self, node_uuid: str) -> list[str]:
+        """Return the own names in a form which no other device of any node has."""
+        return sorted(
+            name if name.startswith((SAN_VOLUME, RBD_IMAGE)) else f"{node_uuid}/{name}"
+            for name in self.own
+        )
+
 
 def united(several: Iterable[DeviceNames]) -> DeviceNames:
     """Return the names of a disk which consists of several devices."""

@@ -118,30 +118,50 @@ def require_own_device(
     :param must_be_found: False when a device may have no path now, because it is not active.
     :raises errors.OpPrereqError: a device is in use under another name, or the node cannot tell.
     """
-    data = config.snapshot()
-    known = known_disks(data)
-    asked = {path for one in known for path in paths(one, node_uuid)} | set(wanted)
-    found, problems = _ask(config, rpc, node_uuid, asked)
-    node = data.nodes[node_uuid].name
-    seen: list[tuple[str, DeviceNames]] = []
-    disks = [(str(one), names_of(data, one, node_uuid, found)) for one in known]
+    node = config.node(node_uuid).name
+    adopted, problems = _ask(config, rpc, node_uuid, wanted)
     for path in wanted:
-        if path not in found:
-            if not must_be_found:
-                continue
+        if path not in adopted and must_be_found:
             raise errors.OpPrereqError(
                 f"node {node} cannot say which device {path} is:"
                 f" {problems.get(path, 'it gave no answer')}",
                 errors.ECODE_ENVIRON,
             )
+    _reserve(config, node_uuid, adopted)
+    # A job which had reserved one of them before has added its disk by now.
+    data = config.snapshot()
+    known = known_disks(data)
+    asked = {path for one in known for path in paths(one, node_uuid)}
+    found = _ask(config, rpc, node_uuid, asked)[0] if asked else {}
+    seen: list[tuple[str, DeviceNames]] = []
+    disks = [(str(one), names_of(data, one, node_uuid, found)) for one in known]
+    for path in wanted:
+        if path not in adopted:
+            continue
         for other, names in (*disks, *seen):
-            if found[path].overlaps(names):
+            if adopted[path].overlaps(names):
                 raise errors.OpPrereqError(
                     f"device {path} is already in use on node {node} under another name: it is, or"
                     f" overlaps, {other}",
                     errors.ECODE_NOTUNIQUE,
                 )
-        seen.append((f"device {path}, which is named for another disk", found[path]))
+        seen.append((f"device {path}, which is named for another disk", adopted[path]))
+
+
+def _reserve(config: Config, node_uuid: str, adopted: Mapping[str, DeviceNames]) -> None:
+    """Keep other jobs from the devices until this one has ended.
+
+    :raises errors.OpPrereqError: another job is about to adopt one of them.
+    """
+    for path, names in adopted.items():
+        try:
+            for name in names.unique(node_uuid):
+                config.reserve_device(name)
+        except errors.ReservationError as err:
+            raise errors.OpPrereqError(
+                f"device {path} is being adopted by another job, maybe under another name",
+                errors.ECODE_NOTUNIQUE,
+            ) from err
 
 
 def _ask(

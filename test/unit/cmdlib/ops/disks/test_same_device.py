@@ -12,7 +12,7 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.objects import Disk
-from ganeti.objects.device_names import rbd_image
+from ganeti.objects.device_names import DeviceNames, rbd_image
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.opcodes.instance import OpInstanceCreate
 
@@ -68,9 +68,9 @@ def answer_devices(master: Master, *devices: Mapping[str, Any]) -> None:
     master.rpc.answers["node_verify"] = answer
 
 
-def adopting(*names: str, template: str = "blockdev") -> OpInstanceCreate:
+def adopting(*names: str, template: str = "blockdev", name: str = "new") -> OpInstanceCreate:
     return OpInstanceCreate(
-        instance_name="new.example.com",
+        instance_name=f"{name}.example.com",
         mode="create",
         disk_template=template,
         disks=[{"adopt": name} for name in names],
@@ -130,6 +130,20 @@ def test_a_detached_disk_still_has_its_device() -> None:
 def test_two_links_in_one_request() -> None:
     text = master_with().refused(adopting(BY_ID, BY_PATH), errors.ECODE_NOTUNIQUE)
     assert f"device {BY_ID}, which is named for another disk" in text
+
+
+def test_two_jobs_adopt_one_device_at_the_same_time() -> None:
+    """The second one is refused, although no disk of the first one is recorded yet."""
+    master = master_with()
+    other = master.config.reserving_for("job-7")
+    for name in DeviceNames.parse(DEVICES[BY_ID]).unique(uuid_of("node2")):
+        other.reserve_device(name)
+    # Numbers of devices are those of a node; the SAN has one name for all nodes.
+    text = master.refused(adopting(BY_PATH), errors.ECODE_NOTUNIQUE)
+    assert "being adopted by another job" in text
+    assert master.run(adopting(OTHER)) == ["node1.example.com"]
+    other.release_reservations()
+    assert master.run(adopting(BY_PATH, name="second")) == ["node1.example.com"]
 
 
 def test_a_volume_whose_device_is_a_disk_is_not_adopted() -> None:
