@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from ganeti.foreign.machine import Machine
+from ganeti.foreign.machine import MIB, Machine
 from ganeti.foreign.ovf import FORMAT_URIS
 from ganeti.wire import json
 
@@ -25,12 +25,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
 
 class Image(NamedTuple):
-    """The image of a disk: name and size of the file, its format, and the size of the disk."""
+    """The image of a disk: name and size of the file, its format, and the size of the disk.
+
+    Sizes are in bytes.
+    """
 
     file: str
     file_size: int
     format: str
-    size_mib: int
+    size: int
     gzip: bool
 
 
@@ -46,6 +49,14 @@ def _add(
     )
     made.text = text
     return made
+
+
+def _capacity(size: int) -> dict[str, str]:
+    """Return the attributes with the exact size of a disk; in MiB if it has whole ones."""
+    size_mib, rest = divmod(size, MIB)
+    if rest:
+        return {"capacity": str(size), "capacityAllocationUnits": "byte"}
+    return {"capacity": str(size_mib), "capacityAllocationUnits": "byte * 2^20"}
 
 
 def describe(machine: Machine, images: Sequence[Image], *, external: bool) -> str:
@@ -68,7 +79,7 @@ def describe(machine: Machine, images: Sequence[Image], *, external: bool) -> st
         )  # fmt: skip
         _add(
             section, "ovf:Disk", diskId=f"disk{number}", fileRef=f"file{number}",
-            capacity=str(image.size_mib), capacityAllocationUnits="byte * 2^20",
+            **_capacity(image.size),
             format=FORMAT_URIS.get(image.format, image.format),
         )  # fmt: skip
     networks = _add(root, "ovf:NetworkSection")

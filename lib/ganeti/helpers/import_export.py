@@ -49,7 +49,6 @@ EXIT_SUCCESS: Final = 0
 EXIT_FAILURE: Final = 1
 
 _BLOCK: Final = 1 << 20
-_MIB: Final = 1 << 20
 _HANDSHAKE_S: Final = 30.0
 _MAX_UNAUTHENTICATED: Final = 64
 _RETRY_PAUSE_S: Final = 1.0
@@ -572,7 +571,7 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
     :raises TransferFailed: this side failed, or the other side did not confirm the end.
     """
     source = _Source(options, status)
-    limit = None if options.size is None else options.size * _MIB
+    limit: int | None = options.bytes
     magic, tally = read_magic(options.magic_file), _tally(options.expected_sha256)
     with _closing(source), connect(options, status) as connection:
         status.update(connected=True)
@@ -701,7 +700,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         help="number of an open file with the lock of the disk, which scripts inherit",
     )
     parser.add_argument("--log", help="file for the messages of the script")
-    parser.add_argument("--size", type=int, help="number of MiB to send, from the beginning")
+    parser.add_argument("--bytes", type=int, help="number of bytes to send, from the beginning")
     parser.add_argument("--expected-sha256", help="checksum which the sent data must have")
     parser.add_argument(
         "--receipt",

@@ -319,12 +319,15 @@ class FileDevice(BlockDevice):
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Make the file larger; the new part is a hole."""
+        """Make the file larger; the new part is a hole.
+
+        A file which ended within a MiB has whole ones afterwards, as the configuration says.
+        """
         if not backing_store:
             return
         if amount_mib < 0:
             raise self.fail(f"cannot grow by {amount_mib} MiB")
-        size = self.size_bytes() + amount_mib * _MIB
+        size = (-(-self.size_bytes() // _MIB) + amount_mib) * _MIB
         if size > _SIZE_MAX_MIB * _MIB:
             raise self.fail(f"a size of {size // _MIB} MiB is not possible")
         if dry_run:

@@ -295,7 +295,7 @@ class RbdDevice(BlockDevice):
     ) -> None:
         """Resize the image."""
         if backing_store and not dry_run:
-            size_mib = self.size_bytes() // _MIB + amount_mib
+            size_mib = -(-self.size_bytes() // _MIB) + amount_mib
             self._run(
                 resize_argv(self._pool, self.name, size_mib, self._user),
                 f"cannot grow by {amount_mib} MiB",

@@ -21,7 +21,7 @@ from ganeti import errors
 from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.foreign import images, ova, ovf_writer, reading
 from ganeti.foreign.export import CONFIG_FILE, Dump, describe, parse_export
-from ganeti.foreign.machine import Machine, Nic, is_name, positive, whole_mib
+from ganeti.foreign.machine import Machine, Nic, is_name, positive
 from ganeti.platform import machine as platform
 from ganeti.platform import paths
 from ganeti.tools.entry import reports_errors
@@ -279,7 +279,7 @@ def _image(source: str, work: str, number: int, options: argparse.Namespace) -> 
         os.unlink(path)
         file, path = f"{file}.gz", f"{path}.gz"
     return ovf_writer.Image(
-        file, os.path.getsize(path), options.format, whole_mib(info.size), gzip=options.compress
+        file, os.path.getsize(path), options.format, info.size, gzip=options.compress
     )
 
 

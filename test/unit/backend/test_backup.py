@@ -541,6 +541,56 @@ def test_a_transfer(node):
 
 
 @pytest.mark.programs
+def test_a_disk_which_ends_within_a_mib_is_sent_to_its_last_byte(node):
+    """The end of a disk has the second copy of its partition table."""
+    found = instance()
+    disk = replace(found.disks_info[0], size=9)
+    source = storage.device(disk).path
+    os.makedirs(os.path.dirname(source))
+    size = (8 << 20) + (1 << 19)
+    with open(source, "wb") as stream:
+        stream.truncate(size - 33 * 512)
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"EFI PART".ljust(33 * 512, b"g"))
+    target = f"{paths.Paths().export_dir}/{NAME}~new/{disk.uuid}"
+    receiver = transfers.import_start(options(), found, "disk/0", (calls.FILE, target))
+    port = until(receiver, lambda status: status.listen_port).listen_port
+    sender = transfers.export_start(
+        options(), "127.0.0.1", port, found, "disk/0", (calls.RAW, disk)
+    )
+    assert until(sender, ended).exit_status == 0
+    assert until(receiver, ended).exit_status == 0
+    with open(source, "rb") as before, open(node.to_local(target), "rb") as after:
+        assert before.read() == after.read()
+    assert receipt.check(node.to_local(target)).size == size
+
+
+@pytest.mark.parametrize(
+    ("device_bytes", "size_mib", "sent"),
+    [
+        (9 << 20, 9, 9 << 20),
+        ((8 << 20) + 512, 9, (8 << 20) + 512),
+        # LVM made the volume larger than the mirror above it.
+        (12 << 20, 9, 9 << 20),
+        ((8 << 20) - 512, 8, (8 << 20) - 512),
+        (8 << 20, 9, None),
+    ],
+)
+def test_how_much_of_a_device_is_sent(node, device_bytes, size_mib, sent):
+    disk = replace(instance().disks_info[0], size=size_mib)
+    source = storage.device(disk).path
+    os.makedirs(os.path.dirname(source))
+    with open(source, "wb") as stream:
+        stream.truncate(device_bytes)
+    if sent is None:
+        with pytest.raises(errors.BlockDeviceError, match="fewer than the 9 MiB of the disk"):
+            transfers._raw("export", disk)
+    else:
+        words = transfers._raw("export", disk).words
+        assert words[words.index("--bytes") + 1] == str(sent)
+
+
+@pytest.mark.programs
 def test_a_file_whose_content_has_changed_is_not_sent_completely(node):
     path = exported(node, b"good" * 1000)
     with open(path, "r+b") as stream:

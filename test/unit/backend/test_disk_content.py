@@ -64,6 +64,20 @@ def test_writing_an_image(disk, tmp_path):
             disk_content.image(disk, secret, 4)
 
 
+def test_an_image_which_is_larger_than_an_odd_device_is_refused_before_the_first_byte(
+    disk, tmp_path
+):
+    os.truncate(storage.device(disk).path, 3 * MIB + 512)
+    image = tmp_path / "image"
+    image.write_bytes(b"2" * (3 * MIB + 512))
+    disk_content.image(disk, str(image), 4)
+    assert content(disk) == image.read_bytes()
+    image.write_bytes(b"3" * (3 * MIB + 513))
+    with pytest.raises(errors.BlockDeviceError, match="3146241 bytes, the device has 3146240"):
+        disk_content.image(disk, str(image), 4)
+    assert content(disk) == b"2" * (3 * MIB + 512)
+
+
 @pytest.mark.parametrize("head", [b"QFI\xfb", b"KDMV", b"QED\0", b"vhdxfile"])
 def test_an_image_which_is_not_raw_is_refused(disk, tmp_path, head):
     before = content(disk)

@@ -157,7 +157,7 @@ def test_broken_exports(name: str) -> None:
 
 @pytest.mark.parametrize("external", [False, True])
 def test_what_is_written_as_ovf_can_be_read(external: bool) -> None:
-    images = [ovf_writer.Image("a.vmdk", 100, "vmdk", 20, gzip=False)]
+    images = [ovf_writer.Image("a.vmdk", 100, "vmdk", 20 << 20, gzip=False)]
     written = ovf_writer.describe(MACHINE, images, external=external)
     found = ovf.parse_ovf(written)
     assert (found.name, found.memory_mib, found.vcpus) == (MACHINE.name, 512, 2)
@@ -166,6 +166,20 @@ def test_what_is_written_as_ovf_can_be_read(external: bool) -> None:
     assert ("GanetiSection" in written) is not external
     if not external:
         assert found.os == "image" and found.nics == MACHINE.nics and found.tags == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("size", "attributes"),
+    [
+        (20 << 20, 'capacity="20" ovf:capacityAllocationUnits="byte * 2^20"'),
+        ((8 << 20) + (1 << 19), 'capacity="8912896" ovf:capacityAllocationUnits="byte"'),
+    ],
+)
+def test_the_capacity_in_an_appliance_is_exact(size: int, attributes: str) -> None:
+    images = [ovf_writer.Image("a.vmdk", 100, "vmdk", size, gzip=False)]
+    written = ovf_writer.describe(MACHINE, images, external=True)
+    assert f"ovf:{attributes}" in written
+    assert ovf.parse_ovf(written).disks == (Disk("a.vmdk", "vmdk", whole_mib(size)),)
 
 
 def test_a_manifest() -> None:

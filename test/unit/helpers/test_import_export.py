@@ -176,7 +176,7 @@ def test_devices_keep_their_size(ends, tmp_path):
     source.write_bytes(b"a" * (1 << 20) + b"beyond the disk")
     target.write_bytes(b"z" * (2 << 20))
     receiver = ends("import", "--device", target)
-    sender = export(ends, receiver.port(), "--device", source, "--size", 1)
+    sender = export(ends, receiver.port(), "--device", source, "--bytes", 1 << 20)
     assert (sender.wait(), receiver.wait()) == (0, 0)
     assert target.read_bytes() == b"a" * (1 << 20) + b"z" * (1 << 20)
 
@@ -187,7 +187,7 @@ def test_a_source_which_is_too_short(ends, tmp_path, compress):
     source.write_bytes(b"a" * ((1 << 20) - 1))
     tool = ("--compress", compress)
     receiver = ends("import", "--file", target, "--receipt", *tool)
-    sender = export(ends, receiver.port(), "--device", source, "--size", 1, *tool)
+    sender = export(ends, receiver.port(), "--device", source, "--bytes", 1 << 20, *tool)
     assert (sender.wait(), receiver.wait()) == (1, 1)
     assert "ended after 1048575 of 1048576 bytes" in sender.status["error_message"]
     assert not Path(f"{target}.receipt").exists()

@@ -269,3 +269,12 @@ def test_a_growth_which_the_file_system_cannot_hold_changes_nothing(
         device.grow((16 << 20) - 3, dry_run=True, backing_store=True)
     assert device.size_bytes() == 4 * MIB
     assert [path.name for path in local(root).parent.iterdir()] == ["disk0"]
+
+
+def test_a_file_which_ends_within_a_mib_grows_to_whole_ones(root: Path) -> None:
+    """Its size in the configuration counts the incomplete MiB."""
+    device = storage.device(disk())
+    device.create(8)
+    os.truncate(device.path, 8 * MIB + MIB // 2)
+    device.grow(1, dry_run=False, backing_store=True)
+    assert device.size_bytes() == 10 * MIB

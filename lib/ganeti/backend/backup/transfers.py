@@ -42,6 +42,7 @@ _EXPORT, _IMPORT = "export", "import"
 
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$")
 _DAY_S = 86400
+_MIB = 1 << 20
 _LONGEST_VALIDITY_S = 100 * 365 * _DAY_S
 # Inside a cluster connections are quick; between clusters a person may pass on the addresses.
 _LOCAL_TIMEOUT_S = 60
@@ -226,8 +227,24 @@ def _raw(mode: str, disk: Disk) -> _Endpoint:
     path = _device_path(mode, disk)
     words = ["--device", path]
     if mode == _EXPORT:
-        words += ["--size", str(disk.size), "--expected-size", str(disk.size)]
+        size = _content_bytes(disk)
+        words += ["--bytes", str(size), "--expected-size", f"{size / _MIB:.3f}"]
     return _Endpoint(words, {}, disk)
+
+
+def _content_bytes(disk: Disk) -> int:
+    """Return how many bytes of its device belong to a disk.
+
+    The device of the administrator, or an image, may end within a MiB, and the end of a disk has
+    the second copy of its partition table. LVM makes volumes larger than what uses them.
+
+    :raises BlockDeviceError: the device is smaller than the disk.
+    """
+    device = storage.device(disk)
+    size = device.size_bytes()
+    if -(-size // _MIB) < disk.size:
+        raise device.fail(f"has {size} bytes, fewer than the {disk.size} MiB of the disk")
+    return min(size, disk.size * _MIB)
 
 
 def _script(

@@ -127,6 +127,10 @@ def _write_image(
     image_mib = -(-os.path.getsize(path) // _MIB)
     if image_mib > size_mib:
         raise device.fail(f"image {path} has {image_mib} MiB, the disk has {size_mib} MiB")
+    image_bytes, size = os.path.getsize(path), device.size_bytes()
+    if image_bytes > size:
+        # The last MiB of the device is incomplete, or its recorded size is wrong.
+        raise device.fail(f"image {path} has {image_bytes} bytes, the device has {size}")
     _run(
         work,
         device,

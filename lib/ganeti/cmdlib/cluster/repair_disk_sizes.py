@@ -2,7 +2,8 @@
 
 The size of a device may differ from the one in the configuration: LVM rounds sizes up, an
 administrator may have grown a volume, or an old version may have stored another size. Placement and
-the size of new replicas depend on the configuration.
+the size of new replicas depend on the configuration. The last MiB of a device may be incomplete; it
+counts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.ops.disks.sizes import rounded_up_mib
 from ganeti.locking import ALL, Level
 from ganeti.objects import Disk, Instance, fill, updated
 from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
@@ -85,7 +87,9 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
         if not _plausible(dimensions):
             self.log.warn(f"{label} has an impossible size: {dimensions!r:.200}")
             return []
-        size_mib, spindles = dimensions[0] // _MIB, dimensions[1]
+        # DRBD is attached with the recorded size, and refuses storage which is smaller.
+        whole = dimensions[0] // _MIB if disk.has_replicas else rounded_up_mib(dimensions[0])
+        size_mib, spindles = whole, dimensions[1]
         changes: dict[str, Any] = {}
         found: list[Correction] = []
         if size_mib != disk.size:

@@ -32,8 +32,6 @@ from ganeti.opcodes.instance import OpInstanceGrowDisk
 from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_GROW
 
-_MIB = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class GrowPlan:
@@ -243,7 +241,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         present = sizes.present_bytes(self.rpc, plan.instance, plan.disk.data_device, nodes)
         missing = {
             # Where the storage cannot be measured, the configured size counts.
-            uuid: plan.size_mib - (plan.disk.size if size is None else size // _MIB)
+            uuid: plan.size_mib - (plan.disk.size if size is None else sizes.rounded_up_mib(size))
             for uuid, size in present.items()
         }
         return {uuid: amount_mib for uuid, amount_mib in missing.items() if amount_mib > 0}

@@ -6,10 +6,9 @@ from typing import TypedDict
 
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.disks.sizes import rounded_up_mib
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceSnapshotList
-
-_MIB = 1 << 20
 
 
 class SnapshotDetails(TypedDict):
@@ -54,7 +53,7 @@ class LUInstanceSnapshotList(LogicalUnit[OpInstanceSnapshotList, list[Instance]]
                 "disk": one.index,
                 "disk_uuid": one.disk.uuid,
                 "node": self.config.node(one.node_uuid).name,
-                "size": one.found.size_bytes // _MIB,
+                "size": rounded_up_mib(one.found.size_bytes),
                 "ctime": one.found.made,
                 "usable": one.found.usable,
             }

@@ -24,6 +24,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     parameters={},
     new_id=_new_id,
     takes_space=False,
+    can_measure=True,
     snapshot_advice="the administrator manages the device, and has to take snapshots of it",
     adoption=MUST,
     can_convert_to=False,

@@ -25,6 +25,7 @@ DESCRIPTOR = DiskTemplateDescriptor(
     new_id=_new_id,
     has_provider=True,
     can_grow=True,
+    can_measure=True,
     can_snapshot=True,
     may_hold_old_data=True,
 )

@@ -40,5 +40,6 @@ DESCRIPTOR = DiskTemplateDescriptor(
     ),
     unit_kind=disk_c.ST_GLUSTER,
     can_grow=True,
+    can_measure=True,
     snapshot_advice="make one of the whole Gluster volume with 'gluster snapshot'",
 )

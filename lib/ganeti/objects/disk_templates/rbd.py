@@ -28,5 +28,6 @@ DESCRIPTOR = DiskTemplateDescriptor(
     },
     new_id=_new_id,
     can_grow=True,
+    can_measure=True,
     snapshot_advice="make one with 'rbd snap create'",
 )

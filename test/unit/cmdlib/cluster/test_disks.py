@@ -148,6 +148,21 @@ def test_sizes_are_corrected() -> None:
     assert master.run(OpClusterRepairDiskSizes()) == []
 
 
+@pytest.mark.parametrize("template", ["blockdev", "rbd", "ext", "gluster", "file", "plain"])
+def test_the_incomplete_last_mib_of_a_device_counts(template: str) -> None:
+    disk = dataclasses.replace(plain_of("web"), size=8, dev_type=template)
+    master = cluster_with(disk)
+    master.rpc.answers["blockdev_getdimensions"] = [[(8 << 20) + (1 << 19), None]]
+    assert master.run(OpClusterRepairDiskSizes()) == [("web.example.com", 0, "size", 9)]
+    assert master.run(OpClusterRepairDiskSizes()) == []
+
+
+def test_a_mirror_is_not_recorded_larger_than_its_storage() -> None:
+    master = cluster_with(drbd_of("web"))
+    master.rpc.answers["blockdev_getdimensions"] = [[(1500 << 20) + 4096, None]]
+    assert master.run(OpClusterRepairDiskSizes()) == [("web.example.com", 0, "size", 1500)]
+
+
 def test_what_is_below_a_mirror_grows_with_it() -> None:
     master = cluster_with(drbd_of("web"))
     master.rpc.answers["blockdev_getdimensions"] = sizes(1500)

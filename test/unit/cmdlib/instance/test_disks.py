@@ -238,6 +238,14 @@ def test_adopted_volumes_get_names_of_ours_and_survive_a_failure():
     assert "does not exist" in gone.refused(op, errors.ECODE_NOENT)
 
 
+def test_the_incomplete_last_mib_of_an_adopted_device_counts():
+    master = master_with()
+    master.rpc.answers["blockdev_getdimensions"] = [[(8 << 20) + (1 << 19), None]]
+    master.run(create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}]))
+    _instance, (disk,) = new(master)
+    assert disk.size == 9
+
+
 # -- growing, switching ----------------------------------------------------------
 
 

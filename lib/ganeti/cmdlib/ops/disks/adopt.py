@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import capacity, same_device
+from ganeti.cmdlib.ops.disks.sizes import rounded_up_mib
 from ganeti.constants.disk import BLOCK
 from ganeti.objects import Disk, snapshots
 from ganeti.objects.disk_templates import LVM_BASED
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from ganeti.objects import ConfigData, Instance
     from ganeti.rpc import RpcRunner
     from ganeti.utils.undo import UndoStack
-
-_MIB = 1 << 20
 
 
 class _OnNode(NamedTuple):
@@ -78,7 +77,9 @@ def require_unused(
 def measure_devices(
     rpc: RpcRunner, node_uuid: str, template: str, disk_specs: Sequence[Mapping[str, Any]]
 ) -> list[int]:
-    """Ask a node for the sizes (MiB) of the devices to be adopted.
+    """Ask a node for the sizes of the devices to be adopted, in MiB.
+
+    The last MiB of a device may be incomplete; it counts.
 
     :raises errors.OpPrereqError: a device does not exist.
     :raises errors.RpcError: the node did not answer.
@@ -97,7 +98,7 @@ def measure_devices(
             raise errors.OpPrereqError(
                 f"device {name} does not exist on node {answer.node_name}", errors.ECODE_NOENT
             )
-        sizes.append(int(found[0]) // _MIB)
+        sizes.append(rounded_up_mib(int(found[0])))
     return sizes
 
 
