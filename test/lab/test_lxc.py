@@ -249,6 +249,24 @@ def test_shutdown_reboot_and_its_user(cluster: Cluster) -> None:
     starts(cluster, last)
 
 
+def test_a_frozen_container_is_reported_and_waits(cluster: Cluster) -> None:
+    """Its processes live. Neither a start nor the watcher lets them run unasked."""
+    machine = primary(cluster)
+    pid = init_of(machine)
+    machine.run(f"lxc-freeze -P {ROOT} -n {NAME}")
+    assert cluster.fields("instance", NAME, "status", "guest_state") == ["running", "frozen"]
+    assert "halted: frozen" in cluster.gnt("instance", "info", NAME)
+    said = cluster.master.call("gnt-cluster verify").stdout
+    assert f"instance {NAME}: does not run, although it was started: frozen" in said
+    assert "--continue" in cluster.fails("instance", "start", NAME)
+    cluster.master.run("ganeti-watcher --wait-children")
+    assert cluster.fields("instance", NAME, "guest_state") == ["frozen"]
+    cluster.gnt("instance", "start", "--continue", NAME)
+    assert cluster.fields("instance", NAME, "guest_state") == ["running"]
+    goes_on(cluster)
+    assert init_of(machine) == pid
+
+
 def test_a_crashed_container_is_started_by_the_watcher(cluster: Cluster) -> None:
     last = goes_on(cluster)
     machine = primary(cluster)

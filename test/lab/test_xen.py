@@ -188,6 +188,28 @@ def test_a_crashed_guest_is_started_by_the_watcher(cluster: Cluster) -> None:
     goes_on(cluster)
 
 
+def test_a_paused_guest_is_reported_and_waits(cluster: Cluster) -> None:
+    """Its domain lives. Neither a start, a migration nor the watcher lets it run unasked."""
+    machine = primary(cluster)
+    before = console(machine).count("guest ready")
+    machine.run(f"xl pause {NAME}")
+    assert cluster.fields("instance", NAME, "status", "guest_state") == ["running", "paused"]
+    assert "halted: paused" in cluster.gnt("instance", "info", NAME)
+    said = cluster.master.call("gnt-cluster verify").stdout
+    assert f"instance {NAME}: does not run, although it was started: paused" in said
+    found = json.loads(machine.run("/usr/lib/ganeti/mon-collector inst-status-xen"))
+    assert found["data"]["instances"][0]["actualState"] == "paused"
+    assert found["data"]["status"]["code"] == 1
+    assert "--continue" in cluster.fails("instance", "start", NAME)
+    assert "would run afterwards" in cluster.fails("instance", "migrate", "-f", "--non-live", NAME)
+    cluster.master.run("ganeti-watcher --wait-children")
+    assert cluster.fields("instance", NAME, "guest_state") == ["paused"]
+    cluster.gnt("instance", "start", "--continue", NAME)
+    assert cluster.fields("instance", NAME, "guest_state") == ["running"]
+    goes_on(cluster)
+    assert console(machine).count("guest ready") == before
+
+
 def test_the_daemons_are_restarted_and_know_the_guest(cluster: Cluster) -> None:
     """The guest does not notice it, and what was known of it is found again."""
     before = cluster.fields("instance", NAME, "status", "oper_ram", "oper_vcpus", "pnode")

@@ -22,6 +22,8 @@ from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy.instance import Override
 from ganeti.cmdlib.ops.policy.ratios import require_policy
+from ganeti.constants import hv
+from ganeti.objects import halt as halts
 from ganeti.objects import hypervisors
 from ganeti.objects.disk_templates import INT_MIRRORED, MIRRORED
 from ganeti.wire.calls import INSTANCE_MIGRATABLE
@@ -189,7 +191,15 @@ def _may_migrate(
     if source.offline:
         problem = f"its node {source.name} is offline"
         return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=False)
-    running = prereq.is_running(location.require_only_on_primary(ctx, instance))
+    info = location.require_only_on_primary(ctx, instance)
+    running = prereq.is_running(info)
+    halt = halts.of_facts(info)
+    if halt is not None and halt.kind == hv.HALT_PAUSED:
+        raise errors.OpPrereqError(
+            f"cannot migrate instance {instance.name}: its guest does not run, and would run"
+            f" afterwards: {halt.text()}. {halt.remedy(instance.name)}",
+            errors.ECODE_STATE,
+        )
     if ctx.config.filled(instance).beparams["always_failover"]:
         ctx.log.info(
             f"instance {instance.name} is failed over, not migrated, because always_failover is set"
@@ -199,6 +209,9 @@ def _may_migrate(
         return _Way(
             _failover_instead(ctx.log, instance, "it does not run", allow_failover), running=False
         )
+    if halt is not None and halt.kind == hv.HALT_ENDED:
+        problem = f"its guest cannot run on: {halt.text()}"
+        return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=True)
     if not hypervisors.of(instance.hypervisor).can_migrate:
         problem = f"hypervisor {instance.hypervisor} cannot migrate"
         return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=True)

@@ -11,7 +11,9 @@ from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.ops.migration import live
+from ganeti.constants import hv
 from ganeti.objects import MigrationStatus
+from ganeti.objects.halt import Halt
 from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
@@ -133,6 +135,35 @@ def test_the_cluster_says_the_mode_where_nobody_chooses(wish, live):
     commit(master.config).cluster.update(dataclasses.replace(cluster, hvparams=hvparams))
     master.run(migrate(**wish))
     assert master.rpc.of("instance_migrate")[0][1]["live"] is live
+
+
+def halted(kind):
+    master = master_with()
+    master.rpc.halts["web.example.com", NODE1] = Halt("its-state", kind, "it says so")
+    return master
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_guest_which_somebody_has_paused_is_not_continued_by_a_migration(allowed):
+    master = halted(hv.HALT_PAUSED)
+    problem = master.refused(migrate(allow_failover=allowed), errors.ECODE_STATE)
+    assert "does not run, and would run afterwards: its-state (it says so)" in problem
+    assert "'gnt-instance startup --continue web.example.com'" in problem
+    assert master.rpc.acting() == []
+
+
+def test_a_guest_which_can_never_run_on_is_not_sent():
+    master = halted(hv.HALT_ENDED)
+    assert "cannot run on: its-state" in master.refused(migrate(), errors.ECODE_STATE)
+    master.run(migrate(allow_failover=True))
+    assert "instance_migrate" not in master.rpc.names()
+    assert primary(master) == NODE2 and master.rpc.where("web") == ["node2"]
+
+
+def test_a_guest_which_an_error_has_halted_may_find_better_storage():
+    master = halted(hv.HALT_CONTINUES)
+    master.run(migrate())
+    assert primary(master) == NODE2
 
 
 def test_progress_is_told():
