@@ -141,6 +141,8 @@ class Ceph:
     def __init__(self):
         self.commands = []
         self.size = None
+        #: Bytes of the image after its last whole MiB.
+        self.odd_bytes = 0
         self.mapped = False
         #: Exit codes of the programs which fail, by their first argument.
         self.broken = {}
@@ -170,7 +172,9 @@ class Ceph:
         elif verb == "ls":
             out = json.dumps(self.listed or (["img"] if self.size is not None else ["other"]))
         elif verb == "info":
-            out = json.dumps({"name": "img", "id": "1a2b", "size": self.size << 20})
+            out = json.dumps(
+                {"name": "img", "id": "1a2b", "size": (self.size << 20) + self.odd_bytes}
+            )
         if code and check:
             raise errors.CommandError(words, code, out)
         return Completed(tuple(words), code, out, "", None)
@@ -214,6 +218,13 @@ def test_life_of_an_image(ceph):
         "rbd unmap /dev/rbd7",
         "rbd rm -p pool1 img",
     ]
+
+
+def test_an_image_which_ends_within_a_mib_grows_to_whole_ones(ceph):
+    """Its size in the configuration counts the incomplete MiB."""
+    ceph.size, ceph.odd_bytes = 8, 1 << 19
+    image().grow(1, dry_run=False, backing_store=True)
+    assert ceph.changes() == ["rbd resize -p pool1 img --size 10"]
 
 
 @pytest.mark.parametrize(
