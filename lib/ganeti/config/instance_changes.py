@@ -12,6 +12,7 @@ from ganeti.config.index_keys import INSTANCE_NAME, IP, MAC
 from ganeti.constants import instance as instance_const
 from ganeti.objects import Disk, Instance
 from ganeti.objects.address_pool import AddressPool
+from ganeti.objects.fill import connected_nics
 
 
 class InstanceChanges:
@@ -150,7 +151,10 @@ class InstanceChanges:
             self._draft.amend(instance, disks_active=active)
 
     def set_primary(self, uuid: str, node_uuid: str) -> None:
-        """Set the primary node of an instance; disks on a single node get that node, too."""
+        """Set the primary node of an instance; disks on a single node get that node, too.
+
+        In another node group its NICs get the parameters of the connections of their networks.
+        """
         instance = self._draft.get("instances", uuid)
         self._draft.require("nodes", node_uuid, f"instance {instance.name}")
         if instance.primary_node == node_uuid:
@@ -159,7 +163,24 @@ class InstanceChanges:
             disk = self._draft.get("disks", disk_uuid)
             if disk.nodes == (instance.primary_node,):
                 self._draft.amend(disk, nodes=(node_uuid,))
-        self._draft.amend(instance, primary_node=node_uuid)
+        nodes, nics = self._draft.table("nodes"), instance.nics
+        old, new = nodes.get(instance.primary_node), nodes[node_uuid]
+        if old is None or old.group != new.group:
+            nics = connected_nics(nics, self._draft.get("nodegroups", new.group))
+        self._draft.amend(instance, primary_node=node_uuid, nics=nics)
+
+    def connect_nics(self, uuid: str) -> bool:
+        """Give the NICs of an instance the parameters of the connections in its node group.
+
+        :returns: whether one had others.
+        """
+        instance = self._draft.get("instances", uuid)
+        node = self._draft.get("nodes", instance.primary_node)
+        nics = connected_nics(instance.nics, self._draft.get("nodegroups", node.group))
+        if nics == instance.nics:
+            return False
+        self._draft.amend(instance, nics=nics)
+        return True
 
     def _check_nics(self, instance: Instance, ec_id: str | None) -> None:
         what = f"instance {instance.name}"

@@ -257,6 +257,9 @@ def _best_group(
     best: tuple[tuple[int, float], Group] | None = None
     log: list[str] = []
     for group in possible:
+        if not place.is_connected(group, instance):
+            log.append(place.not_connected(group, instance))
+            continue
         try:
             found = place.in_group(cluster, group, instance, required, options)
         except NoNodesError as err:

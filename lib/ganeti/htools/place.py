@@ -409,7 +409,7 @@ def in_any_group(
     best: tuple[tuple[int, float | tuple[tuple[int, ...], int]], Group, Choice] | None = None
     for group in cluster.groups:
         if not is_connected(group, instance):
-            first_log.append(_not_connected(group, instance))
+            first_log.append(not_connected(group, instance))
             continue
         try:
             found = in_group(cluster, group, instance, required, options, dedicated=dedicated)
@@ -441,7 +441,7 @@ def in_one_group(
 ) -> Placement:
     """Place an instance in one group, as if there were no others; the cluster is not changed."""
     if not is_connected(group, instance):
-        return Placement(None, None, [f"The {_not_connected(group, instance)}"])
+        return Placement(None, None, [f"The {not_connected(group, instance)}"])
     members = cluster.nodes_of(group.index)
     dedicated = bool(members) and is_dedicated(members)
     _say_dedicated(dedicated, explain)
@@ -468,7 +468,8 @@ def is_connected(group: Group, instance: Instance) -> bool:
     return all(nic.network is None or nic.network in group.networks for nic in instance.nics)
 
 
-def _not_connected(group: Group, instance: Instance) -> str:
+def not_connected(group: Group, instance: Instance) -> str:
+    """Say that a group lacks a network of an instance."""
     return f"group {group.name} is not connected to a network required by instance {instance.name}"
 
 

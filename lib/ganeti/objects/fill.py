@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, ht
@@ -26,7 +26,7 @@ from ganeti.constants import disk as disk_c
 from ganeti.constants import hv
 from ganeti.objects import disk_templates
 from ganeti.objects.disk import Disk
-from ganeti.objects.instance import FilledInstance, FilledNic, Instance
+from ganeti.objects.instance import FilledInstance, FilledNic, Instance, Nic
 
 if TYPE_CHECKING:
     from ganeti.objects.cluster import Cluster, ConfigData
@@ -188,6 +188,19 @@ def fill_disk_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> di
             for name, state in named.items():
                 known[name] = {**known.get(name, {}), **state}
     return filled
+
+
+def connected_nics(nics: Sequence[Nic], group: NodeGroup) -> tuple[Nic, ...]:
+    """Return NICs as they are in a node group.
+
+    A NIC in a network which is connected to the group has the parameters of the connection.
+    """
+    return tuple(
+        nic
+        if nic.network is None or nic.network not in group.networks
+        else dataclasses.replace(nic, nicparams=dict(group.networks[nic.network]))
+        for nic in nics
+    )
 
 
 def fill_ipolicy(

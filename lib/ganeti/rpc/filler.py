@@ -80,10 +80,22 @@ class FromConfig:
                 f"instance {instance.name}: node {instance.primary_node} is not in the "
                 "configuration"
             )
-        params = self._diskparams.get(node.group)
+        found = fill.annotated_disk(disk, self._params(node.group))
+        called = self._config.nodes.get(self._node_uuid or "")
+        if called is not None and called.group != node.group:
+            # Both ends of a mirror need the same parameters, but volumes are the matter of their
+            # node: a new one is made with those of the group in which it is.
+            self.differs = True
+            own = fill.annotated_disk(disk, self._params(called.group))
+            found = replace(found, children=own.children) if disk.has_replicas else own
+        return self._dynamic(found)
+
+    def _params(self, group_uuid: str) -> dict[str, Any]:
+        """Return the parameters of all templates in a node group."""
+        params = self._diskparams.get(group_uuid)
         if params is None:
-            group = self._config.nodegroups.get(node.group)
-            params = self._diskparams[node.group] = fill.fill_diskparams(
+            group = self._config.nodegroups.get(group_uuid)
+            params = self._diskparams[group_uuid] = fill.fill_diskparams(
                 self._config.cluster.diskparams, group.diskparams if group else None
             )
-        return self._dynamic(fill.annotated_disk(disk, params))
+        return params

@@ -116,9 +116,20 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
     def exec(self, plan: list[Node]) -> None:
         if not plan:
             return
+        moved = {node.uuid for node in plan}
         with self.config.transaction() as change:
             for node in plan:
                 change.nodes.update(updated(node, group=self.group.uuid))
             # The serial numbers of the groups grow, because their members are part of them.
             for uuid in sorted({self.group.uuid, *(node.group for node in plan)}):
                 change.groups.update(updated(self.config.group(uuid)))
+            reconnected = [
+                instance.name
+                for instance in self.config.instances()
+                if instance.primary_node in moved and change.instances.connect_nics(instance.uuid)
+            ]
+        if reconnected:
+            self.log.warn(
+                f"network interfaces have other parameters in group {self.group.name}, which count"
+                f" from the next start: {', '.join(reconnected)}"
+            )

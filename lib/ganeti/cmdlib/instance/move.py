@@ -95,7 +95,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         prereq.require_target(self.config, target, instance.hypervisor)
         location.require_not_elsewhere(self.ctx, instance, certain_to="move")
         snapshots.require_none(self.ctx, instance, "move")
-        filled = self.config.filled(instance)
+        filled = self.config.filled(policy.in_group_of(self.config, instance, target))
         facts = ratios.require_policy(
             self.ctx, filled, target, policy.Override(self.op.ignore_ipolicy, self.op.OP_ID)
         )

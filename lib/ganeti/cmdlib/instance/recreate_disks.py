@@ -198,6 +198,8 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             )
         for node in nodes:
             prereq.require_target(self.config, node, instance.hypervisor)
+            policy.in_group_of(self.config, instance, node)
+            disk_work.require_disks_allowed(self.config, instance, node)
         filled = self.config.filled(instance)
         policy.require_policy(
             self.config, self.log, filled, nodes[0], policy.Override(False, self.op.OP_ID)

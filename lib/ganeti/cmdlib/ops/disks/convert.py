@@ -33,6 +33,7 @@ from ganeti.cmdlib.ops.disks import (
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.liveness import location
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import DRBD8, MIXED, PLAIN
 from ganeti.objects.disk_templates import (
     HAVE_PROVIDER,
@@ -314,6 +315,8 @@ def _check_secondary(
             " its secondary node",
             errors.ECODE_STATE,
         )
+    # It could never start there without its networks.
+    policy.in_group_of(config, instance, secondary)
 
 
 # -- carrying out ----------------------------------------------------------------

@@ -21,7 +21,11 @@ from ganeti.cmdlib.ops.disks import ownership, replicas, suspended_io, wipe
 from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
 from ganeti.objects import fill
-from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH
+from ganeti.objects.disk_templates import (
+    EXCLUSIVE_STORAGE,
+    INSTANCE_DEPENDENT_PATH,
+    LVM_BASED,
+)
 from ganeti.wire.calls import (
     BLOCKDEV_ASSEMBLE_MULTI,
     BLOCKDEV_CREATE_MULTI,
@@ -84,6 +88,22 @@ def require_spindles_allowed(
             "a number of spindles is possible only with exclusive storage, which no node of the"
             " instance uses (node parameter exclusive_storage)",
             errors.ECODE_INVAL,
+        )
+
+
+def require_disks_allowed(config: Config, instance: Instance, node: Node) -> None:
+    """Refuse a node with exclusive storage for an instance whose logical volumes are mirrored.
+
+    :raises errors.OpPrereqError: the node cannot have disks of this template.
+    """
+    template = config.disk_template(instance)
+    if template not in LVM_BASED or template in EXCLUSIVE_STORAGE:
+        return
+    if exclusive_storage(config, node.uuid):
+        raise errors.OpPrereqError(
+            f"node {node.name} has exclusive storage, which is not possible for the disks of"
+            f" instance {instance.name} (template {template})",
+            errors.ECODE_STATE,
         )
 
 
@@ -174,7 +194,11 @@ def _create(
     """Create devices, each with the disk to which it belongs, after their children."""
     if children:
         below = {
-            uuid: [(disk, child) for disk, device in parts[uuid] for child in device.children]
+            uuid: [
+                (disk, child)
+                for disk, device in parts[uuid]
+                for child in _volumes(ctx.config, device, uuid)
+            ]
             for uuid in parts
         }
         if any(below.values()):
@@ -212,6 +236,20 @@ def _create(
                 raise errors.OpExecError(
                     _not_created(ctx.config, instance, disk, uuid, err)
                 ) from err
+
+
+def _volumes(config: Config, device: Disk, node_uuid: str) -> tuple[Disk, ...]:
+    """Return the devices below a device which are made on a node.
+
+    Volumes below a mirror have as many stripes as the group of the node gives such volumes, and not
+    as many as plain disks.
+    """
+    if not device.has_replicas:
+        return device.children
+    data = config.snapshot()
+    group = data.nodegroups.get(data.nodes[node_uuid].group)
+    params = fill.fill_diskparams(data.cluster.diskparams, group.diskparams if group else None)
+    return fill.annotated_disk(device, params).children
 
 
 def _not_created(

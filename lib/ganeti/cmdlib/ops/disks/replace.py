@@ -101,6 +101,9 @@ def plan_new_secondary(
     )
     filled = config.filled(instance)
     if node.group != primary.group:
+        # It could never start on a secondary node in a group without its networks.
+        policy.in_group_of(config, instance, node)
+        disk_work.require_disks_allowed(config, instance, node)
         policy.require_policy(ctx.config, ctx.log, filled, node, override)
     ratios.require(
         ctx.config, ctx.log, instance.name, node,

@@ -19,6 +19,7 @@ from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.locks import require_still_same
 from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
 from ganeti.locking import ALL, Level
 from ganeti.objects import NodeGroup, fill
@@ -85,6 +86,20 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
         needed = {self.config.instance(uuid).hypervisor for uuid in self.guessed}
         return sorted(needed.difference(fill.group_hypervisors(self.config.cluster(), group)))
 
+    def _require_networks(self, targets: Sequence[str]) -> None:
+        """Check that each instance has its networks in one of the groups.
+
+        :raises errors.OpPrereqError: one has not; the text names it and what a group lacks.
+        """
+        groups = [self.config.group(uuid) for uuid in targets]
+        for uuid in sorted(self.guessed):
+            instance = self.config.instance(uuid)
+            problems = [
+                policy.unconnected_network(self.config, instance, group) for group in groups
+            ]
+            if problems and all(problems):
+                raise errors.OpPrereqError(f"{'; '.join(problems)}.", errors.ECODE_STATE)
+
     def _ask(self, what: str) -> tuple[allocator.Moves, list[str]]:
         """Ask the allocator.
 
@@ -114,6 +129,7 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
                     f" which {what} needs",
                     errors.ECODE_STATE,
                 )
+        self._require_networks(targets)
         if not targets:
             raise errors.OpPrereqError(
                 f"there is no other node group with the hypervisor to which {what} could be moved",

@@ -23,10 +23,13 @@ from ganeti.cmdlib.ops.disks import mirror, replicas, suspended_io
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
+from ganeti.constants.disk import DRBD8
+from ganeti.objects import fill
 from ganeti.utils.undo import UndoStack
 
 if TYPE_CHECKING:
     from ganeti.config import Config
+    from ganeti.objects import Node
     from ganeti.rpc import RpcRunner
 
 
@@ -69,7 +72,11 @@ def fail_over(
             _stop_on_source(ctx.rpc, ctx.log, plan, shutdown_timeout_s, reason, ignore_consistency)
             if disks and instance.disks_active:
                 good = _require_still_latest(ctx, plan, ignore_consistency)
-        stays_active = instance.disks_active and instance.admin_state == prereq.ADMIN_UP
+        stays_active = (
+            instance.disks_active
+            and instance.admin_state == prereq.ADMIN_UP
+            and not _mirrors_otherwise(ctx.config, source, target)
+        )
         if disks and not stays_active:
             _shut_down(ctx, plan, None, ignore_consistency)
         elif not source.offline:
@@ -82,6 +89,21 @@ def fail_over(
             change.instances.set_disks_active(instance.uuid, False)
     if instance.admin_state == prereq.ADMIN_UP:
         _start_on_target(ctx, plan, reason, accept_loss=ignore_consistency)
+
+
+def _mirrors_otherwise(config: Config, source: Node, target: Node) -> bool:
+    """Return True if the group of the target connects replicas with other parameters.
+
+    A replica that stays active keeps the parameters with which it was connected, and its peer would
+    refuse them.
+    """
+    if source.group == target.group:
+        return False
+    old, new = (
+        fill.fill_diskparams(config.cluster().diskparams, config.group(node.group).diskparams)
+        for node in (source, target)
+    )
+    return bool(old[DRBD8] != new[DRBD8])
 
 
 def _start_on_target(

@@ -24,6 +24,7 @@ from ganeti.cmdlib.base import Context, JobLog, why
 from ganeti.cmdlib.ops.disks import mirror, replicas
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import (
@@ -91,6 +92,8 @@ def migrate(ctx: Context, plan: MigrationPlan, sleep: Callable[[float], None] = 
             INSTANCE_BALLOON_MEMORY, source.uuid, instance=instance, memory_mib=plan.balloon_mib
         ).payload()
     info = ctx.rpc.call(MIGRATION_INFO, source.uuid, instance=instance).payload()
+    # Its interfaces may have other links in the group of the target.
+    arriving = policy.in_group_of(ctx.config, instance, target)
     hint = f"Find out with 'gnt-instance migrate --cleanup {instance.name}'."
     with UndoStack(ctx.log.warn, hint=hint) as undo:
         _activate_on_target(ctx, plan, undo, sleep)
@@ -101,7 +104,7 @@ def migrate(ctx: Context, plan: MigrationPlan, sleep: Callable[[float], None] = 
         )
         ctx.log.feedback(f"* preparing {target.name} to accept it")
         ctx.rpc.call(
-            ACCEPT_INSTANCE, target.uuid, instance=instance, info=info, target=target.secondary_ip
+            ACCEPT_INSTANCE, target.uuid, instance=arriving, info=info, target=target.secondary_ip
         ).payload()
         ctx.log.feedback("* sending its memory")
         try:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import Context, JobLog
+from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy.instance import Override
 from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.constants import hv
@@ -145,7 +147,9 @@ def plan_migration(
             f"instance {instance.name} is already on node {target.name}", errors.ECODE_STATE
         )
     prereq.require_target(ctx.config, target, instance.hypervisor)
-    filled = config.filled(instance)
+    filled = config.filled(policy.in_group_of(config, instance, target))
+    if target.group != source.group:
+        disk_work.require_disks_allowed(config, instance, target)
     running, facts = False, None
     if not failover:
         failover, running, facts = _may_migrate(ctx, instance, source, target, options)

@@ -1,7 +1,7 @@
-"""Instance policies.
+"""Instance policies, and what else the node group of an instance decides.
 
 ============ ============================================================
-``instance`` compares instances with the limits of their node group
+``instance`` compares instances with limits and networks of a group
 ``ratios``   virtual CPUs and spindles which a node may give to instances
 ============ ============================================================
 """

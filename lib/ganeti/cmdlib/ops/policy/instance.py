@@ -1,4 +1,4 @@
-"""Instance policy: compare the sizes of instances with the limits of their node group."""
+"""Compare instances with the policy of a node group, and with its connections to networks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
-from ganeti.objects import fill, hypervisors, ipolicy
+from ganeti.constants.net import NIC_MODE_ROUTED
+from ganeti.objects import fill, hypervisors, ipolicy, updated
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import JobLog
     from ganeti.config import Config
-    from ganeti.objects import FilledInstance, Node
+    from ganeti.objects import FilledInstance, Instance, Node, NodeGroup
 
 
 #: Disks with the name of a firmware disk which are larger than this count like any disk.
@@ -144,3 +145,52 @@ def refuse(
     if not override.wanted:
         raise errors.OpPrereqError(f"{text}{override.hint()}", errors.ECODE_INVAL)
     log.warn(text)
+
+
+# -- networks ------------------------------------------------------------------------------------
+
+# The connection of a network to a node group says with which mode, link and VLAN the interfaces of
+# instances in this group are connected. It is copied into the interfaces. So what goes to another
+# group must be in networks that are connected there, and gets the parameters of these connections.
+
+
+def unconnected_network(config: Config, instance: Instance, group: NodeGroup) -> str:
+    """Return why the interfaces of an instance cannot be connected in a group; empty if they can.
+
+    The text names the interface and the network.
+    """
+    for index, nic in enumerate(instance.nics):
+        if nic.network is None:
+            continue
+        what = f"network interface {index} of instance {instance.name}"
+        network = config.network(nic.network)
+        connection = group.networks.get(network.uuid)
+        if connection is None:
+            return (
+                f"{what} is in network {network.name}, which is not connected to node group"
+                f" {group.name}. Use 'gnt-network connect'"
+            )
+        filled = fill.fill_nic(config.cluster(), connection)
+        if filled["mode"] == NIC_MODE_ROUTED and nic.ip is None:
+            return (
+                f"{what} has no IP address, but its network {network.name} is routed in node group"
+                f" {group.name}"
+            )
+    return ""
+
+
+def in_group_of(config: Config, instance: Instance, node: Node) -> Instance:
+    """Return an instance with the interfaces which it will have when a node is its primary node.
+
+    :raises errors.OpPrereqError: one of its networks is not connected to the group of the node.
+    """
+    if node.group == config.node(instance.primary_node).group:
+        return instance
+    group = config.group(node.group)
+    problem = unconnected_network(config, instance, group)
+    if problem:
+        raise errors.OpPrereqError(
+            f"{problem}, before the instance goes to node {node.name}.", errors.ECODE_STATE
+        )
+    nics = fill.connected_nics(instance.nics, group)
+    return instance if nics == instance.nics else updated(instance, nics=nics)
