@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fakes.mirror.content import LVM, MIB, own_root
 from fakes.mirror.replica import Replica
+from ganeti import errors
 from ganeti.constants import disk as disk_c
 from ganeti.objects import snapshots
 from ganeti.objects.transfer import BlockDevStatus
@@ -35,11 +36,15 @@ class Volume(BlockDevice):
             raise self.fail("the volume exists already") from err
 
     def remove(self) -> None:
-        for minor in Replica.kernel.minors.values():
-            if self.path in (minor.data, minor.meta):
-                raise self.fail("is in use")
+        self.until_free(self._use)
         for path in (*self._snapshots(), Path(self.path)):
             path.unlink(missing_ok=True)
+
+    def _use(self) -> errors.BlockDeviceError | None:
+        for minor in Replica.kernel.minors.values():
+            if self.path in (minor.data, minor.meta):
+                return self.fail("is in use")
+        return None
 
     def _snapshots(self) -> list[Path]:
         own = Path(self.path)

@@ -9,7 +9,6 @@ from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.constants import job as const
-from ganeti.query import job_rules
 
 if TYPE_CHECKING:
     from typing import Any
@@ -34,6 +33,8 @@ def _store(uuid: str | None, values: Values) -> str:
     reason: list[list[Any]] = []
     if values.reason:
         reason.append([const.REASON_USER, values.reason, time.time_ns()])
+    from ganeti.query import job_rules
+
     # The master daemon does not name the option when a value has another type than it expects.
     job_rules.check_rule(values.priority, values.predicates, values.action, reason)
     return jobs.connect().replace_filter(
