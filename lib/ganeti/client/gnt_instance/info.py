@@ -112,6 +112,7 @@ def _nic(index: int, nic: Sequence[Any]) -> Pairs:
         (f"nic/{index}", ""),
         ("MAC", mac),
         ("IP", ip),
+        *([("IPv6", nic[9])] if len(nic) > 9 else []),
         ("mode", mode),
         ("link", link),
         ("vlan", vlan),

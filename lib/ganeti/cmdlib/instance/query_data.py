@@ -39,7 +39,8 @@ seconds until its end, whether the device is degraded, state of its storage (``L
 
 NicDetails: TypeAlias = list[Any]
 """A NIC: name, UUID, IP, MAC, mode, link, VLAN, UUID of its network, and that network as a
-dictionary with the fields of :class:`ganeti.objects.Network`; None without a network."""
+dictionary with the fields of :class:`ganeti.objects.Network`, None without a network; then its
+further IPv6 address, where it has one."""
 
 
 class DiskDetails(TypedDict):
@@ -213,6 +214,8 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
     def _nic(self, nic: FilledNic) -> NicDetails:
         network = self.config.snapshot().networks.get(nic.network) if nic.network else None
         params = nic.nicparams
+        # Ganeti has nine members; the further address comes behind them, where there is one.
+        further = [nic.ip6] if nic.ip6 else []
         return [
             nic.name,
             nic.uuid,
@@ -223,6 +226,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             params.get("vlan"),
             nic.network,
             None if network is None else codec.to_dict(network),
+            *further,
         ]
 
     def _disks(self, instance: Instance, disks: Sequence[Disk]) -> list[DiskDetails]:

@@ -163,6 +163,12 @@ def test_only_reserved(gnt: Gnt, master: FakeMaster) -> None:
     assert "  State: forthcoming, only its resources are reserved\n" in text
 
 
+def test_a_further_address(gnt: Gnt, master: FakeMaster) -> None:
+    both = [[*WEB1["nics"][0], "2001:db8::3"]]
+    master.results["OP_INSTANCE_QUERY_DATA"] = {"web1": {**WEB1, "nics": both}}
+    assert "      IP: 203.0.113.3\n      IPv6: 2001:db8::3\n" in gnt("instance info web1").out
+
+
 def test_mirrored_disk_and_vnc(gnt: Gnt, master: FakeMaster) -> None:
     child = {
         **WEB1["disks"][0],

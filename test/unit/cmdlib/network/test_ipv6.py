@@ -13,7 +13,12 @@ from ganeti import errors
 from ganeti.config import upgrade, verify
 from ganeti.objects import Network, Nic, codec
 from ganeti.objects.address_pool import AddressPool, empty
-from ganeti.opcodes.instance import OpInstanceCreate, OpInstanceRemove, OpInstanceSetParams
+from ganeti.opcodes.instance import (
+    OpInstanceCreate,
+    OpInstanceQueryData,
+    OpInstanceRemove,
+    OpInstanceSetParams,
+)
 from ganeti.opcodes.network import OpNetworkAdd
 
 LAN = "network-1"
@@ -194,3 +199,12 @@ def test_another_version_has_no_ip6() -> None:
     assert any(feature.name == "ip6" for feature in upgrade.own_features(found))
     (instance,) = upgrade.downgrade(found)["instances"].values()
     assert "ip6" not in instance["nics"][0]
+
+
+def test_the_details_of_an_instance_have_it() -> None:
+    master = master_of()
+    master.run(create({"ip": "203.0.113.5", "ip6": f"{PREFIX}5"}, {"ip": "pool"}))
+    found = master.run(OpInstanceQueryData(instances=["web.example.com"], static=True))
+    both, one = found["web.example.com"]["nics"]
+    assert (both[2], both[9:]) == ("203.0.113.5", [f"{PREFIX}5"])
+    assert len(one) == 9
