@@ -416,7 +416,7 @@ class HookRunner:
         if phase == POST and values_after and hooks is not None:
             after = hooks.environment(self._unit, self._plan)
             env.update((f"GANETI_POST_{key}", value) for key, value in after.items())
-        return {key: str(value) for key, value in env.items()}
+        return {key: variable(value) for key, value in env.items()}
 
     def _run(
         self, directory: str, phase: str, node_uuids: Sequence[str], env: dict[str, str]
@@ -469,7 +469,11 @@ class HookRunner:
         prefixes = ("GANETI_", "GANETI_POST_") if phase == POST else ("GANETI_",)
         return {
             **env,
-            **{f"{prefix}{key}": str(value) for key, value in own.items() for prefix in prefixes},
+            **{
+                f"{prefix}{key}": variable(value)
+                for key, value in own.items()
+                for prefix in prefixes
+            },
         }
 
     def _ask_for_hooks(
@@ -496,3 +500,11 @@ class HookRunner:
     def _is_idle(self, uuid: str, directory: str, phase: str) -> bool:
         """Return True if a node has answered a short time ago that it has no such scripts."""
         return self._idle_until.get((uuid, directory, phase), 0.0) > time.monotonic()
+
+
+def variable(value: object) -> str:
+    """Return a value as the text of a variable; what an environment has no place for becomes ``?``.
+
+    One such parameter would otherwise keep all scripts from running.
+    """
+    return str(value).replace("\0", "?").encode("utf-8", "replace").decode()
