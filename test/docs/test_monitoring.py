@@ -115,6 +115,15 @@ ALERTS = {
         {"status": "ERROR_down"},
         "2",
     ),
+    "GanetiGuestHalted": Alert(
+        {
+            'ganeti_cluster_instance_halted{exported_instance="web1",state="io-error",'
+            f"{_NODE}}}": "_x5 1x30"
+        },
+        19,
+        22,
+        {"exported_instance": "web1", "state": "io-error", "instance": "node1:1815"},
+    ),
     "GanetiReplicaMissing": Alert(
         {f'ganeti_node_drbd_connected{{minor="3",{_NODE}}}': "1x5 0x30"},
         20,
