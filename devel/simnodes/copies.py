@@ -11,13 +11,14 @@ from ganeti import errors
 from ganeti.backend.cluster import config_file
 from ganeti.configfile.content import Change
 from ganeti.constants import failover, ssconf
-from ganeti.jobstore import inventory
+from ganeti.jobstore import audit, inventory
 from ganeti.jobstore.files import SERIAL, VERSION, job_id_of
 from ganeti.objects.transfer import MasterStatus, MasterVote, WatchdogStatus
 from ganeti.platform import master_epoch
 from ganeti.utils import clock
 from ganeti.wire import calls
 from ganeti.wire.calls.base import FileDetails
+from ganeti.wire.calls.cluster import OTHER_HISTORY
 
 _CONFIG = "/config.data"
 
@@ -86,11 +87,35 @@ def rewrite(
     parts: list[Any],
     new_bytes: int,
     ssconf: dict[str, str] | None,
-) -> bool:
+    history: list[Any] | None,
+) -> bool | str:
     """Make the new text from the present one; False when the present one is another.
+
+    :returns: ``OTHER_HISTORY`` if the records of the change do not fit.
 
     :raises ConfigurationError: the parts do not add up.
     """
+    done = _rewrite(node, base_bytes, base_end, parts, new_bytes, ssconf)
+    if not done or history is None:
+        return done
+    oldest, name, offset, _was, text = history
+    files = node.copies.history
+    if len(files.get(name, "")) != offset:
+        return OTHER_HISTORY
+    files[name] = files.get(name, "") + text
+    for other in [one for one in files if one < oldest]:
+        del files[other]
+    return True
+
+
+def _rewrite(
+    node: SimNode,
+    base_bytes: int,
+    base_end: str,
+    parts: list[Any],
+    new_bytes: int,
+    ssconf: dict[str, str] | None,
+) -> bool:
     copies = node.copies
     if ssconf:
         copies.ssconf.update(ssconf)
@@ -114,6 +139,48 @@ def rewrite(
         raise errors.ConfigurationError(f"the parts are {len(text)} bytes, not {new_bytes}")
     copies.text, copies.config_epoch = text, copies.epoch
     return True
+
+
+@answers(calls.CONFIG_HISTORY_DIGESTS)
+def history_digests(node: SimNode) -> dict[str, tuple[int, str]]:
+    """Describe the files of the history."""
+    return {
+        name: (len(text), hashlib.sha256(text.encode()).hexdigest())
+        for name, text in node.copies.history.items()
+    }
+
+
+@answers(calls.CONFIG_HISTORY_READ)
+def read_history(node: SimNode, name: str) -> str:
+    """Return a file of the history.
+
+    :raises ConfigurationError: there is none.
+    """
+    try:
+        return node.copies.history[name]
+    except KeyError:
+        raise errors.ConfigurationError(f"there is no {name}") from None
+
+
+@answers(calls.CONFIG_HISTORY_WRITE)
+def write_history(node: SimNode, name: str, offset: int, content: str, remove: list[str]) -> None:
+    """Replace a file of the history from an offset on."""
+    files = node.copies.history
+    if content:
+        files[name] = files.get(name, "")[:offset] + content
+    for other in remove:
+        files.pop(other, None)
+
+
+@answers(calls.AUDIT_EXTEND)
+def extend_audit(
+    node: SimNode, number: int, checksum: str, lines: str, apart: bool
+) -> tuple[int, str]:
+    """Keep the end of the audit log."""
+    copies = node.copies
+    if lines and (apart or copies.audit_end == (number, checksum)):
+        copies.audit_end = audit.end_of(lines.encode().splitlines()[-1])
+    return copies.audit_end
 
 
 @answers(calls.MASTER_VOTE)

@@ -17,6 +17,7 @@ from ganeti.configfile.content import Change, Content
 from ganeti.configfile.journal import State, advance, applied, encode, is_base, joined
 from ganeti.constants import disk as disk_const
 from ganeti.constants import hv
+from ganeti.jobstore.audit import NOTHING
 from ganeti.objects import ConfigData, Disk
 from ganeti.platform import master_epoch
 
@@ -119,6 +120,8 @@ class Copies:
     text: SharedText = dataclasses.field(default_factory=lambda: SharedText(b""))
     journal: bytes = b""
     ssconf: dict[str, str] = dataclasses.field(default_factory=dict)
+    history: dict[str, str] = dataclasses.field(default_factory=dict)
+    audit_end: tuple[int, str] = (0, NOTHING)
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     queue: dict[str, str] = dataclasses.field(default_factory=dict)
     drained: bool = False

@@ -129,6 +129,14 @@ class Nodes:
         until(found)
         return found
 
+    def call_many(self, call: Any, node_uuids: Any, **args: Any) -> dict[str, Result]:
+        assert call.name == "config_history_digests"
+        found = {}
+        for uuid in node_uuids:
+            with on_node(self.base, f"{uuid.removeprefix('uuid-')}.example.com"):
+                found[uuid] = Result(uuid, self._handlers[call.name](**args))
+        return found
+
     def expect_keys(self, pins: Any) -> None:
         """All keys are right here."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import Cluster, Finished, alive, wait_until
 
-from ganeti.configfile import files
+from ganeti.configfile import files, history_files
 
 MASTERD = "ganeti-masterd"
 NODED = "ganeti-noded"
@@ -55,6 +55,7 @@ class Lab:
         self.nodes = [f"node{number}.example.com" for number in range(1, count + 1)]
         self.tags: list[str] = []
         self.number = 0
+        self.first = self.reach(self.nodes[0])
 
     # -- what a user does ------------------------------------------------------------------------
 
@@ -104,6 +105,30 @@ class Lab:
     def verify(self, master: str, *options: str) -> Finished:
         return self.cluster.on(master, "gnt-cluster", "verify", *options)
 
+    def history(self, node: str) -> bytes:
+        """The records of all changes, in order."""
+        return b"".join(path.read_bytes() for path in sorted(self._history_files(node)))
+
+    def _history_files(self, node: str) -> list[Path]:
+        return list(self.file(node, "config.data.history").glob("commits-*"))
+
+    def audit(self, node: str) -> tuple[str, ...]:
+        """The lines of the audit log of a node."""
+        path = self.cluster.path(node, "var/log/ganeti/audit.log")
+        return tuple(path.read_text().splitlines()) if path.exists() else ()
+
+    def jobs(self, node: str) -> set[int]:
+        """The ids of all jobs which are not archived."""
+        shown = self.cluster.on(node, "gnt-job", "list", "--no-headers", "-o", "id").ok().stdout
+        return set(map(int, shown.split()))
+
+    def reach(self, node: str) -> int:
+        """The serial number of the oldest configuration which a node can show."""
+        config = json.loads(files.read(str(self.file(node, "config.data"))))
+        present = (config["serial_no"], config["mtime"])
+        directory = self.file(node, "config.data.history")
+        return history_files.reach(str(directory), present)[0]
+
     def settled(self, master: str, *verify: str) -> None:
         """One master; everybody agrees; nothing acknowledged is missing; everything is whole.
 
@@ -135,6 +160,20 @@ class Lab:
             lambda: {self.last_job(node) for node in candidates} == {self.last_job(master)},
             "one job queue",
         )
+        wait_until(
+            lambda: len({self.history(node) for node in candidates}) == 1,
+            "one history of the configuration",
+        )
+        assert self.reach(master) <= self.first, "the history has a gap"
+        wait_until(
+            lambda: len({self.audit(node)[-1:] for node in candidates}) == 1, "one audit log"
+        )
+        accepted = [line for line in self.audit(master) if '"event":"accepted"' in line]
+        jobs = {int(json.loads(line)["job"]) for line in accepted}
+        assert len(jobs) == len(accepted), "a job is twice in the audit log"
+        lost = self.jobs(master) - jobs
+        assert not lost, f"not in the audit log: {lost}"
+        self.cluster.on(master, "gnt-cluster", "audit", "--verify").ok()
         # Who was away is brought up to date in the background.
         wait_until(
             lambda: "ERROR" not in self.verify(master, *verify).text, "everybody has everything"

@@ -40,8 +40,16 @@ NAME, NAME_OF_EIGHT = "counted.example.com", "eight.example.com"
 PRIMARY, SECONDARY = node_name(5), node_name(6)
 CANDIDATES = 2
 # What follows an operation later, in messages whose number depends on the moment: copies of the job
-# queue, and the names of instances for nodes which are not candidates.
-LATER = {"jobqueue_update_many", "jobqueue_rename", "jobqueue_inventory", "jobqueue_read"}
+# queue and of the audit log, and the names of instances for nodes which are not candidates.
+LATER = {
+    "jobqueue_update_many",
+    "jobqueue_rename",
+    "jobqueue_inventory",
+    "jobqueue_read",
+    "audit_extend",
+    "config_history_digests",
+    "config_history_write",
+}
 # What a node has answered about its scripts holds for some seconds (``cmdlib/hooks.py``); on a very
 # slow machine it is asked again for the second phase.
 AGEING = {"hooks_present": 2}

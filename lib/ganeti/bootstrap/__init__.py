@@ -15,6 +15,7 @@ change. When an operation fails, it undoes its changes, or the message says whic
 :mod:`.join`            joins a cluster with a one-time token, without SSH
 :mod:`.node_state`      credentials, state files and daemons of a node, and how changes are undone
 :mod:`.newer_copies`    fetches newer copies of configuration and job queue from another node
+:mod:`.history_copies`  completes the history of the configuration on a new master
 :mod:`.failover`        makes this node the master
 :mod:`.failover_status` what all nodes know about the master daemon
 :mod:`.renewal`         makes new keys and certificates

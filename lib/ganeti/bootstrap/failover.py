@@ -33,7 +33,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ganeti import errors
-from ganeti.bootstrap import newer_copies, node_state
+from ganeti.bootstrap import history_copies, newer_copies, node_state
 from ganeti.config import Config
 from ganeti.config.history import Author
 from ganeti.config.members import Members, read_members
@@ -440,6 +440,15 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
     uuids = [node.uuid for node in unresponsive]
     candidates = [node.uuid for node in unresponsive if node.master_candidate]
     config.expect_lagging(candidates, uuids, uuids)
+    warnings += history_copies.complete(
+        config,
+        runner,
+        [
+            node.uuid
+            for name, node in found.members.nodes.items()
+            if name in won.promises and name != found.me
+        ],
+    )
     say("writing the configuration")
     me = found.members.nodes[found.me].uuid
     try:

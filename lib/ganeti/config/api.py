@@ -250,6 +250,25 @@ class Config(Questions):
         """Compare two states; see :func:`ganeti.config.history.compare`."""
         return history.compare(self.snapshot(), self._kept(), first, last)
 
+    def call_when_incomplete(self, function: Callable[[frozenset[str]], None]) -> None:
+        """Set the function which learns which candidates lack records of the history.
+
+        It gets their UUIDs, often while a commit waits, so it must be quick.
+        """
+        self._store.copies.note_incomplete = function
+
+    def reopen_history(self) -> None:
+        """Go on with the files of the history after another program has changed them.
+
+        :raises ConfigurationError: they cannot be read.
+        """
+        kept = self._kept()
+        try:
+            kept.close()
+            kept.open(self.snapshot())
+        except OSError as err:
+            raise errors.ConfigurationError(f"cannot use the history: {err}") from err
+
     def _kept(self) -> History:
         kept = self._store.history
         if kept is None:

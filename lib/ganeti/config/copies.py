@@ -35,6 +35,7 @@ from ganeti.config.sending import (
     UnderWay,
 )
 from ganeti.config.text import Pieces
+from ganeti.configfile.history_files import Addition
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
 from ganeti.replication.majority import Tally
@@ -118,6 +119,8 @@ class NodeCopies:
         self._patience_s = patience_s
         # Guarded by _committing.
         self._quorum = CommitQuorum()
+        #: Called with the UUIDs of candidates which have a state, but lack records of the history.
+        self.note_incomplete: Callable[[frozenset[str]], None] = lambda _uuids: None
         # The lagging nodes by UUID, and the thread which tries again; guarded by _committing.
         self._lagging: dict[str, _LaggingNode] = {}
         self._catch_up_s = catch_up_s
@@ -237,7 +240,7 @@ class NodeCopies:
             # They get nothing else meanwhile, so that the newest names arrive last.
             self._under_way.add(targets)
         try:
-            failures = self._distribute(message)
+            failures = self._give(message)
         finally:
             self._under_way.remove(targets)
         with self._committing:
@@ -319,10 +322,18 @@ class NodeCopies:
             self._under_way.add(targets)
         # Others commit while this waits for nodes which may not answer.
         try:
-            failures = self._distribute(message)
+            failures = self._give(message)
         finally:
             self._under_way.remove(targets)
         return self._note_late(data, set(candidates), set(nodes), failures)
+
+    def _give(self, message: Distribution) -> Sequence[DistributionFailure]:
+        """Send a message, and name the candidates whose history lacks something."""
+        assert self._distribute is not None
+        failures = self._distribute(message)
+        if message.incomplete:
+            self.note_incomplete(frozenset(message.incomplete))
+        return failures
 
     def _note_late(
         self,
@@ -378,9 +389,11 @@ class NodeCopies:
         text: Pieces,
         *,
         everybody: bool = False,
+        history: Addition | None = None,
     ) -> list[DistributionFailure]:
         """Send a state to the nodes. Needs the lock.
 
+        :param history: the records of the change for the histories of the candidates.
         :param everybody: send to lagging and unresponsive nodes, too.
         :returns: the nodes which do not have the state, including those to which it was not sent.
         """
@@ -413,8 +426,9 @@ class NodeCopies:
             nodes if wanted is not None else tuple(uuid for uuid in online if uuid not in skip),
             base,
             sending.accepted,
+            history,
         )
-        failures = self._deliver(self._distribute, message, sending)
+        failures = self._deliver(message, sending)
         _log_failures(data, failures)
         # Without the thread, a node which missed a value gets all of them with the next change.
         missed = any(failure.what == SSCONF for failure in failures)
@@ -433,22 +447,20 @@ class NodeCopies:
         self._start_catching_up()
         return failures
 
-    def _deliver(
-        self, distribute: Distribute, message: Distribution, sending: Sending
-    ) -> list[DistributionFailure]:
+    def _deliver(self, message: Distribution, sending: Sending) -> list[DistributionFailure]:
         """Send a message; wait until a majority has it, and somewhat longer for the other nodes.
 
         :returns: the nodes which did not accept it. Those which have not answered yet are among
             them; their message goes on in the background, and :meth:`_note_late` gets its result.
         """
         if self._catch_up_s is None or sending.all_needed():
-            return list(distribute(message))
+            return list(self._give(message))
 
         def send() -> None:
             failures: Sequence[DistributionFailure] = ()
             error: BaseException | None = None
             try:
-                failures = distribute(message)
+                failures = self._give(message)
             # The thread which commits raises it.
             except BaseException as err:  # noqa: BLE001
                 error = err

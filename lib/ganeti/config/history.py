@@ -7,9 +7,11 @@ the newest changes one by one.
 
 Records are written before the configuration itself and are not flushed, so they cost a commit very
 little and survive the end of the process. When the machine loses its power, the last seconds of the
-history may be missing; so are the commits of another master after a failover, and those which were
-made while the disk was full. Such a gap is detected, because every record names the state before
-it, and states before the gap are refused.
+history may be missing; so are commits which were made while the disk was full. Such a gap is
+detected, because every record names the state before it, and states before the gap are refused.
+
+The other candidates get the records of a commit in the message with the commit, and keep the same
+files (:mod:`ganeti.configfile.history_files`). So the history goes on under a new master.
 
 The files contain the same data as the configuration, including secrets; only root may read them.
 Their size is bounded: the oldest files are removed when they reach back more than
@@ -30,6 +32,15 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.config.draft import CLUSTER
+from ganeti.configfile.history_files import (
+    APPEND,
+    DIR_MODE,
+    FILE_MODE,
+    Addition,
+    first_serial,
+    name_of,
+    names,
+)
 from ganeti.objects import ConfigData, codec
 from ganeti.utils import fs
 from ganeti.wire import json
@@ -44,13 +55,8 @@ FILE_BYTES: Final = 2 * 1024 * 1024
 # The record of a larger commit does not contain its changes.
 MAX_RECORD_BYTES: Final = 8 * 1024 * 1024
 
-FILE_MODE: Final = 0o600
-DIR_MODE: Final = 0o700
-
 _FORMAT: Final = 2
 _READABLE: Final = (1, 2)
-_PREFIX: Final = "commits-"
-_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Author(NamedTuple):
@@ -226,6 +232,8 @@ class History:
         self._version = 0
         # Size and number of records before the last addition.
         self._before: tuple[int, int] | None = None
+        #: What the last :meth:`append` has added, for the other candidates.
+        self.addition: Addition | None = None
 
     def open(self, data: ConfigData) -> None:
         """Begin after a start of the program.
@@ -237,8 +245,7 @@ class History:
 
         :raises OSError: the files cannot be read or changed.
         """
-        names = _names(self._directory)
-        for name in reversed(names):
+        for name in reversed(names(self._directory)):
             text = fs.read_bytes(f"{self._directory}/{name}")
             keep = _length_until(text, data)
             if keep == len(text):
@@ -253,7 +260,7 @@ class History:
                 break
             fs.remove_file(f"{self._directory}/{name}")
         self._finished = [
-            (name, os.stat(f"{self._directory}/{name}").st_size) for name in _names(self._directory)
+            (name, os.stat(f"{self._directory}/{name}").st_size) for name in names(self._directory)
         ]
         self._go_on(data.version)
 
@@ -270,7 +277,7 @@ class History:
         except (errors.ParseError, KeyError, TypeError):
             good = False
         if good and size < self._file_bytes:
-            self._fd = os.open(path, _APPEND)
+            self._fd = os.open(path, APPEND)
             self._name, self._version = name, version
             self._size, self._count = size, len(lines) - 1
             self._finished.pop()
@@ -280,16 +287,17 @@ class History:
 
         :raises OSError: nothing was added.
         """
-        self._before = None
+        self._before = self.addition = None
         lines = [_line(commit) for commit in commits]
         block = b"".join(lines)
+        header = b""
         if (
             self._fd is None
             or self._count >= self._file_commits
             or self._size >= self._file_bytes
             or self._version != commits[0].version
         ):
-            self._begin_file(commits[0])
+            header = self._begin_file(commits[0])
         assert self._fd is not None
         try:
             written = os.write(self._fd, block)
@@ -301,6 +309,13 @@ class History:
             os.ftruncate(self._fd, self._size)
             raise
         self._before = (self._size, self._count)
+        self.addition = Addition(
+            self._finished[0][0] if self._finished else self._name,
+            self._name,
+            self._size - len(header),
+            (commits[0].before_serial, commits[0].before_time_s),
+            (header + block).decode(),
+        )
         self._size += len(block)
         self._count += len(commits)
 
@@ -312,14 +327,15 @@ class History:
         self._before = None
         os.ftruncate(self._fd, self._size)
 
-    def _begin_file(self, first: Commit) -> None:
+    def _begin_file(self, first: Commit) -> bytes:
+        """Begin a file; return its header."""
         fs.make_dirs(self._directory, DIR_MODE)
         self.close()
-        name = f"{_PREFIX}{first.serial:012d}"
+        name = name_of(first.serial)
         header = json.dumps({"format": _FORMAT, "version": first.version}).encode() + b"\n"
         path = f"{self._directory}/{name}"
         # A file of this name can only contain records which were taken back.
-        fd = os.open(path, _APPEND | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        fd = os.open(path, APPEND | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
             os.fchmod(fd, FILE_MODE)
             os.write(fd, header)
@@ -334,11 +350,12 @@ class History:
         # The new file counts as if it were full.
         reach = first.serial + self._file_commits - self._max_commits
         while self._finished and (
-            total > self._max_bytes or int(self._finished[0][0][len(_PREFIX) :]) < reach
+            total > self._max_bytes or first_serial(self._finished[0][0]) < reach
         ):
             oldest, size = self._finished.pop(0)
             fs.remove_file(f"{self._directory}/{oldest}")
             total -= size
+        return header
 
     def __del__(self) -> None:
         self.close()
@@ -355,7 +372,7 @@ class History:
 
         :raises ConfigurationError: a file cannot be read, or is not a file of the history.
         """
-        for name in reversed(_names(self._directory)):
+        for name in reversed(names(self._directory)):
             path = f"{self._directory}/{name}"
             try:
                 text = fs.read_bytes(path)
@@ -364,13 +381,6 @@ class History:
             except OSError as err:
                 raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
             yield from reversed(_parse(path, text))
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return [name for name in fs.list_visible(directory) if name.startswith(_PREFIX)]
-    except FileNotFoundError:
-        return []
 
 
 def _line(commit: Commit) -> bytes:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ganeti.config.text import Pieces, change_between
 from ganeti.configfile.content import Change
+from ganeti.configfile.history_files import Addition
 from ganeti.objects import ConfigData
 from ganeti.replication.majority import Tally, has_quorum
 from ganeti.replication.quorum import members, online_candidates
@@ -38,7 +39,11 @@ class Distribution:
     None: all values, or those which changed. Both are tuples of UUIDs of nodes; ``data`` is the
     state of which ``text`` is the text.
 
-    A node which has the last file can make the new one from it; see :meth:`difference`.
+    A node which has the last file can make the new one from it; see :meth:`difference`. It also
+    gets ``history``, the records of the commit.
+
+    :ivar incomplete: candidates which have taken the text, but lack records of the history before
+        it; the sender fills it.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class Distribution:
         nodes: tuple[str, ...],
         base: Pieces | None = None,
         accepted: Callable[[str, str], None] = _ignore,
+        history: Addition | None = None,
     ) -> None:
         """:param base: the text which was sent before this one, or None.
         :param accepted: called as soon as a node has accepted its part, with the UUID of the node
@@ -60,6 +66,8 @@ class Distribution:
         self.ssconf = ssconf
         self.nodes = nodes
         self.accepted = accepted
+        self.history = history
+        self.incomplete: set[str] = set()
         self._pieces = pieces
         self._base = base
         self._text: bytes | None = None

@@ -243,7 +243,8 @@ class ConfigStore:
             if self.on_commit is not None:
                 self.on_commit(before, data, changed)
             error = "the configuration was written here, but could not be distributed"
-            error = self.copies.judge(data, self.copies.send(data, text))
+            addition = self._history.addition if self._history is not None and noted else None
+            error = self.copies.judge(data, self.copies.send(data, text, history=addition))
         finally:
             with self._mutex:
                 if not written:

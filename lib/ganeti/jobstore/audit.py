@@ -8,6 +8,10 @@ The chain goes on over several files: **logrotate** may rename the file at any t
 ``audit.log.1`` or ``audit.log-20261123``, and compress it later. A writer which starts when the
 file is missing or empty goes on after the last line of the newest renamed one.
 
+The other master candidates have copies of the lines (:func:`extend`), so the chain goes on when one
+of them becomes master. Lines of another chain, of a master which was replaced before it had sent
+them, are set aside: ``audit.log`` becomes ``audit.log.apart-1``.
+
 Who can write the file can also make a new chain, or cut off its end. So keep the checksum of the
 last line elsewhere, for example in the log of another machine.
 """
@@ -72,6 +76,85 @@ class Chain:
             lines.append(text + b"\n")
         append(self.path, b"".join(lines))
         self.number, self.prev = number, prev
+
+
+def extend(path: str, end: tuple[int, str], data: bytes, *, apart: bool) -> tuple[int, str]:
+    """Add lines of another node to the chain here, if they belong after its last line.
+
+    :param end: number and checksum of the line before the first of them.
+    :param apart: set the lines which are here aside, and begin with these.
+    :returns: number and checksum of the last line which is here then.
+    :raises OSError: the file cannot be read or written.
+    """
+    if apart:
+        _set_apart(path)
+    chain = Chain(path)
+    chain.open()
+    if (chain.number, chain.prev) != end and not apart:
+        return chain.number, chain.prev
+    if data:
+        append(path, data)
+        chain.open()
+    return chain.number, chain.prev
+
+
+def _set_apart(path: str) -> None:
+    """Rename all files of the chain, so that they belong to no chain any more."""
+    for one in files(path):
+        number = 1
+        while os.path.exists(f"{one}.apart-{number}"):
+            number += 1
+        os.rename(one, f"{one}.apart-{number}")
+
+
+def lines_after(path: str, end: tuple[int, str]) -> list[bytes] | None:
+    """Return the lines after one line of the chain, the oldest first.
+
+    :param end: number and checksum of that line; ``(0, NOTHING)`` for all lines which are there.
+    :returns: None if the chain does not have that line.
+    :raises OSError: a file cannot be read.
+    """
+    found: list[bytes] = []
+    for one in reversed(files(path)):
+        lines = list(_lines(one))
+        first = _number(lines[0]) if lines else 0
+        if first > end[0] + 1:
+            found[:0] = lines
+            continue
+        for place in range(len(lines) - 1, -1, -1):
+            if hashlib.sha256(lines[place]).hexdigest() == end[1]:
+                return lines[place + 1 :] + found
+        if lines and first == end[0] + 1 and _read(lines[0])[0].get("prev") == end[1]:
+            return lines + found
+        found[:0] = lines
+    return found if end == (0, NOTHING) else None
+
+
+def end_of(line: bytes) -> tuple[int, str]:
+    """Return the number and the checksum of a line."""
+    line = line.rstrip(b"\n")
+    return _number(line), hashlib.sha256(line).hexdigest()
+
+
+def recent_lines(path: str, max_bytes: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return the last lines of the chain as dictionaries, and whether these are all.
+
+    :param max_bytes: how much of the files is read, roughly.
+    :raises OSError: a file cannot be read.
+    """
+    found: list[dict[str, Any]] = []
+    left = max_bytes
+    for one in reversed(files(path)):
+        lines = list(_lines(one))
+        size = sum(map(len, lines))
+        read = len(lines)
+        while lines and size > left:
+            size -= len(lines.pop(0))
+        found[:0] = [_read(line)[0] for line in lines]
+        left -= size
+        if len(lines) < read:
+            return found, False
+    return found, True
 
 
 def append(path: str, data: bytes) -> None:

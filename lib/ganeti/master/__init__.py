@@ -6,9 +6,11 @@
 :mod:`.queries`          answers about the objects of the cluster
 :mod:`.events`           the last events of the cluster, and waiting for the next one
 :mod:`.history`          answers about the history of the configuration
+:mod:`.history_copies`   brings this history on other candidates up to date
 :mod:`.documents`        the documents which programs keep in the cluster
 :mod:`.metrics`          what the daemon has measured, and its present state in numbers
 :mod:`.audit`            the logs of jobs, for people and as a proof
+:mod:`.audit_copies`     sends the audit log to the other candidates
 :mod:`.startup`          the steps before the daemon serves: the locks of the node, the role
 :mod:`.fence`            ends the daemon when another master has taken over
 :mod:`.witness`          the witness of a cluster with two candidates

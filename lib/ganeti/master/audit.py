@@ -13,8 +13,14 @@ chain (:mod:`ganeti.jobstore.audit`). Keys of a line, besides those of the chain
 ``lost``
     only when lines before this one could not be written: their number
 
+``late``
+    only when the line was written after a start of the master daemon, because the daemon before had
+    ended too early: the time of that; ``time`` is the time of the event, from the file of the job
+
 A thread of its own writes, so that jobs do not wait. The end of a job is in the log some
-milliseconds after clients see it; a crash in between loses these lines, which the job files have.
+milliseconds after clients see it. Another thread sends the lines to the other candidates, some
+seconds later and together. What a crash loses of both, the next master takes from the files of the
+jobs (:meth:`JobLog.recover`), which all candidates have.
 """
 
 from __future__ import annotations
@@ -27,10 +33,15 @@ from typing import Any, NamedTuple
 
 from ganeti.constants import job as job_c
 from ganeti.jobstore import audit
-from ganeti.jqueue.job import FINALIZED, QueuedJob
+from ganeti.jqueue.job import FINALIZED, QUEUED, QueuedJob
 from ganeti.utils import clock
 
 _log = logging.getLogger(__name__)
+
+
+# How much of the log is read to find out which lines are missing. Jobs whose lines would be in an
+# older part are not looked for.
+_RECENT_BYTES = 4 << 20
 
 
 class _Entry(NamedTuple):
@@ -38,6 +49,7 @@ class _Entry(NamedTuple):
     event: str
     job: QueuedJob
     status: str
+    late: float | None = None
 
 
 class JobLog:
@@ -57,6 +69,8 @@ class JobLog:
         self._open: set[int] = set()
         self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._lost = 0
+        #: Called after lines were written.
+        self.on_written: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._write_all, name="job-log", daemon=True)
 
     def start(self) -> None:
@@ -66,6 +80,28 @@ class JobLog:
         except OSError as err:
             _log.error("cannot read %s: %s", self._chain.path, err.strerror)
         self._thread.start()
+
+    def recover(self, jobs: Iterable[QueuedJob]) -> None:
+        """Write the lines which earlier master daemons could not write any more, or not send here.
+
+        :param jobs: the jobs in the queue.
+        """
+        try:
+            lines, is_all = audit.recent_lines(self._chain.path, _RECENT_BYTES)
+        except OSError as err:
+            _log.error("cannot read %s: %s", self._chain.path, err.strerror)
+            return
+        times = [one["time"] for one in lines if "time" in one]
+        since = 0.0 if is_all else min(times, default=self._began)
+        noted = {(one["job"], one["event"]) for one in lines if {"job", "event"} <= one.keys()}
+        now, missing = self._now(), []
+        for job in jobs:
+            for event, when in _events(job):
+                if since <= when < self._began and (job.id, event) not in noted:
+                    status = job.published_status if event == "ended" else QUEUED
+                    missing.append(_Entry(when, event, job, status, now))
+        for entry in sorted(missing, key=lambda one: (one.time, one.job.id, one.event)):
+            self._entries.put(entry)
 
     def close(self) -> None:
         """Write what is left, and end the thread."""
@@ -106,6 +142,7 @@ class JobLog:
                 "status": entry.status,
                 "ops": [op.summary() for op in entry.job.ops],
                 "reason": _reason(entry.job),
+                **({} if entry.late is None else {"late": round(entry.late, 3)}),
             }
             for entry in entries
         ]
@@ -119,10 +156,22 @@ class JobLog:
             self._lost += len(entries)
         else:
             self._lost = 0
+            self.on_written()
         try:
             audit.append(self._jobs_file, "".join(map(_for_people, entries)).encode())
         except OSError as err:
             _log.error("cannot write %s: %s", self._jobs_file, err.strerror)
+
+
+def _events(job: QueuedJob) -> list[tuple[str, float]]:
+    """Return the events which a job has had, and their times."""
+    if job.received is None:
+        return []
+    found = [("accepted", clock.merge(job.received))]
+    if job.published_status in FINALIZED:
+        ends = [clock.merge(op.published.end) for op in job.ops if op.published.end is not None]
+        found.append(("ended", max(ends, default=found[0][1])))
+    return found
 
 
 def _reason(job: QueuedJob) -> list[list[str]]:

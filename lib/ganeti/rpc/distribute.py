@@ -34,6 +34,7 @@ from ganeti.wire.calls import (
     Call,
     FileDetails,
 )
+from ganeti.wire.calls.cluster import OTHER_HISTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,11 @@ class ConfigDistributor:
                 Question(
                     CONFIG_REWRITE,
                     wanted.candidates,
-                    {**changes, "ssconf": wanted.ssconf if both else None},
+                    {
+                        **changes,
+                        "ssconf": wanted.ssconf if both else None,
+                        "history": _history(wanted),
+                    },
                 ),
                 self._ssconf(wanted, rest),
             ],
@@ -73,10 +78,13 @@ class ConfigDistributor:
         )
         failures = _failures(SSCONF, ssconf_answers)
         lacking = []
+        too_long = wanted.history is not None and _history(wanted) is None
         for uuid, answer in answers.items():
             if answer.failure is None:
                 if not answer.data:
                     lacking.append(uuid)
+                if too_long or answer.data == OTHER_HISTORY:
+                    wanted.incomplete.add(uuid)
             elif isinstance(answer.failure, (errors.NodeCallFailed, errors.NodeRefused)):
                 # The node may still accept the whole file: another version has no such call.
                 lacking.append(uuid)
@@ -96,6 +104,8 @@ class ConfigDistributor:
             [Question(UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)],
             _note_accepted(wanted),
         )
+        # Who gets the whole file may lack more than the records of this change.
+        wanted.incomplete.update(uuid for uuid, answer in answers.items() if answer.failure is None)
         return _failures(CONFIG, answers) + _failures(SSCONF, ssconf_answers)
 
     @staticmethod
@@ -121,6 +131,17 @@ class ConfigDistributor:
             ],
             "new_bytes": difference.new_bytes,
         }
+
+
+def _history(wanted: Distribution) -> list[Any] | None:
+    """Return the records of the change as an argument of the call.
+
+    Without them, or when they are too long for a commit, they are sent later.
+    """
+    found = wanted.history
+    if found is None or len(found.text) > _MAX_REWRITE:
+        return None
+    return [found.oldest, found.name, found.offset, list(found.was), found.text]
 
 
 def _note_accepted(wanted: Distribution, *, both: bool = False) -> OnResult:

@@ -43,8 +43,10 @@ from ganeti.jqueue.replication import Candidates
 from ganeti.locking import LockManager
 from ganeti.master import queries, startup
 from ganeti.master.audit import JobLog
+from ganeti.master.audit_copies import AuditCopies
 from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.fence import Fence, FencedQueueStore
+from ganeti.master.history_copies import HistoryCopies
 from ganeti.master.key_learning import KeyLearning
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
@@ -69,6 +71,13 @@ _BACKLOG = 4096
 _MAX_FILES = 65536
 
 
+class Copies(NamedTuple):
+    """What brings logs of the master to the other candidates."""
+
+    history: HistoryCopies
+    audit: AuditCopies
+
+
 class MasterDaemon(NamedTuple):
     """The parts of a master daemon that has started."""
 
@@ -82,6 +91,7 @@ class MasterDaemon(NamedTuple):
     key_learning: KeyLearning
     node_poll: NodePoll
     witness: MasterWitness
+    copies: Copies
 
 
 def forbid_programs() -> None:
@@ -128,13 +138,10 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     fence.before_end = executor.end_all
     orphaned_work.goes_on = executor.goes_on
     queue = _make_queue(role.store, context, executor, orphaned_work, witness, livelock.path)
-    queue.start()
+    events = EventLog()
+    job_log, copies = _start_queue(here, context, queue, events)
     executor.start()
     orphaned_work.clean_up_migrations(queue)
-    events = EventLog()
-    job_log = JobLog(here.log_jobs_file, here.log_audit_file)
-    job_log.start()
-    queue.publisher.on_published = partial(_note_jobs, events, job_log)
     config.call_on_commit(partial(note_commit, events, queue, executor))
     context.live_seen = GuestChanges(events, context).seen
     server = LuxiServer(_listen(here), LuxiService(context, events))
@@ -156,6 +163,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
         key_learning,
         node_poll,
         witness,
+        copies,
     )
 
 
@@ -239,6 +247,26 @@ def _make_queue(
     context.job_files = queue
     context.queries = queries.QueryService(context)
     return queue
+
+
+def _start_queue(
+    here: paths.Paths, context: MasterContext, queue: JobQueue, events: EventLog
+) -> tuple[JobLog, Copies]:
+    """Start the queue, the logs of its jobs, and what sends logs to the other candidates."""
+    job_log = JobLog(here.log_jobs_file, here.log_audit_file)
+    audit_copies = AuditCopies(context.config, context.rpc, here.log_audit_file)
+    job_log.on_written = audit_copies.note_written
+    job_log.start()
+    # The start of the queue ends the jobs which ran under an earlier daemon.
+    queue.publisher.on_published = partial(_note_jobs, events, job_log)
+    queue.start()
+    with queue.table.lock:
+        present = list(queue.table.jobs.values())
+    job_log.recover(present)
+    audit_copies.start()
+    history = HistoryCopies(context.config, context.rpc, here.cluster_conf_history_dir)
+    history.start()
+    return job_log, Copies(history, audit_copies)
 
 
 def _settle_alone(config: Config, *, override: bool) -> None:
@@ -410,10 +438,12 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     server.serve(signals.fileno(), on_signal)
     master.node_poll.stop()
     master.witness.stop()
+    master.copies.history.stop()
     master.fence.stop()
     master.key_learning.stop()
     certificates.stop()
     master.job_log.close()
+    master.copies.audit.stop()
     tracing.flush()
     for path in (here.master_socket, here.query_socket):
         fs.remove_file(path)

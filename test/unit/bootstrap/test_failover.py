@@ -114,6 +114,10 @@ class Runner:
         right = {name: address for name, address in addresses.items() if name not in wrong}
         return {**wrong, **self.nodes.call_addresses(call, right, **args)}
 
+    def call_many(self, call, uuids, **args):
+        assert call.name == "config_history_digests", "other calls go to addresses"
+        return {uuid: Result(uuid, {}) for uuid in uuids}
+
     def expect_keys(self, pins) -> None:
         self.expected = dict(pins)
 

@@ -209,6 +209,7 @@ def test_old_data_comes_back_with_epoch_and_configuration(nodes: Running) -> Non
         parts=["x", [0, len(before)]],
         new_bytes=len(before) + 1,
         ssconf=None,
+        history=None,
     ).payload()
     assert node.copies.config == b"x" + before and node.copies.epoch.number == 7
     nodes.tell("old-data", node)

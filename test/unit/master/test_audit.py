@@ -94,3 +94,80 @@ def test_lines_which_could_not_be_written_are_counted(
     (line,) = (tmp_path / "audit.log").read_text().splitlines()
     assert json.loads(line)["lost"] == 2
     assert [one for _, one in store.verify([str(tmp_path / "audit.log")])] == [None]
+
+
+# -- after a crash, and on another node ------------------------------------------------------------
+
+
+def finished(number: int, received: float, end: float, status: str = "success") -> QueuedJob:
+    made = job(number, status, received)
+    op = made.ops[0]
+    op.published = op.state = op.state._replace(end=clock.split(end))
+    return made
+
+
+def full_rows(directory: Path) -> list[tuple[int, str, str, float]]:
+    text = (directory / "audit.log").read_text(encoding="ascii")
+    found = [json.loads(line) for line in text.splitlines()]
+    return [(one["job"], one["event"], one["status"], one["time"]) for one in found]
+
+
+def test_lines_which_a_dead_daemon_did_not_write_come_from_the_jobs(tmp_path: Path) -> None:
+    first = audit.JobLog(
+        str(tmp_path / "jobs.log"), str(tmp_path / "audit.log"), now=lambda: NOW - 100
+    )
+    first.start()
+    first.jobs_published([job(1, "queued", NOW - 100)])
+    first.jobs_published([finished(1, NOW - 100, NOW - 100)])
+    first.jobs_published([job(2, "queued", NOW - 100)])
+    first.close()
+    second = audit.JobLog(str(tmp_path / "jobs.log"), str(tmp_path / "audit.log"), now=lambda: NOW)
+    second.start()
+    present = [
+        finished(1, NOW - 100, NOW - 100),
+        finished(2, NOW - 100, NOW - 90),
+        job(3, "running", NOW - 80),
+        finished(4, NOW - 70, NOW - 60, "error"),
+    ]
+    second.recover(present)
+    # The start of the queue has ended this one.
+    second.jobs_published([change(present[2], "error")])
+    second.close()
+    assert full_rows(tmp_path)[3:] == [
+        (2, "ended", "success", NOW - 90),
+        (3, "accepted", "queued", NOW - 80),
+        (4, "accepted", "queued", NOW - 70),
+        (4, "ended", "error", NOW - 60),
+        (3, "ended", "error", NOW),
+    ]
+    lines = (tmp_path / "audit.log").read_text().splitlines()
+    assert [json.loads(line).get("late") for line in lines] == [None] * 3 + [NOW] * 4 + [None]
+    third = audit.JobLog(
+        str(tmp_path / "jobs.log"), str(tmp_path / "audit.log"), now=lambda: NOW + 9
+    )
+    third.start()
+    third.recover([*present[:2], finished(3, NOW - 80, NOW), present[3]])
+    third.close()
+    assert len((tmp_path / "audit.log").read_text().splitlines()) == len(lines)
+    assert [problem for _row, problem in store.verify([str(tmp_path / "audit.log")])] == [
+        None
+    ] * len(lines)
+
+
+def test_jobs_older_than_what_is_read_are_not_noted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "_RECENT_BYTES", 1000)
+    log = audit.JobLog(
+        str(tmp_path / "jobs.log"), str(tmp_path / "audit.log"), now=lambda: NOW - 50
+    )
+    log.start()
+    for number in range(1, 9):
+        log.jobs_published([job(number, "queued", NOW - 50)])
+    log.close()
+    before = full_rows(tmp_path)
+    again = audit.JobLog(str(tmp_path / "jobs.log"), str(tmp_path / "audit.log"), now=lambda: NOW)
+    again.start()
+    again.recover([job(1, "queued", NOW - 60)])
+    again.close()
+    assert full_rows(tmp_path) == before

@@ -19,15 +19,18 @@ import os
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.cluster import ssconf as ssconf_files
 from ganeti.backend.registry import serves
-from ganeti.configfile import files
+from ganeti.configfile import files, history_files
 from ganeti.configfile.content import Change
-from ganeti.platform import master_epoch, paths
+from ganeti.platform import master_epoch, paths, users
+from ganeti.utils import fs
 from ganeti.wire import calls, json
+from ganeti.wire.calls.cluster import OTHER_HISTORY
 
 _log = logging.getLogger(__name__)
 
@@ -120,21 +123,28 @@ def rewrite(
     parts: list[str | list[int]],
     new_bytes: int,
     ssconf: dict[str, str] | None = None,
-) -> bool:
+    history: list[Any] | None = None,
+) -> bool | str:
     """Make the new file from the present one; see :data:`ganeti.wire.calls.CONFIG_REWRITE`.
 
     :returns: False when the present file has another length or end than the master expects; it was
-        not changed.
+        not changed. ``OTHER_HISTORY`` when it was, but the history here was not.
     :raises ConfigurationError: the parts do not add up to the length of the new file, or a value is
         not allowed; the file was not changed.
     :raises StaleEpochError: the caller is no longer master; nothing was changed.
     """
     if ssconf:
         ssconf_files.write(ssconf)
-    return _rewrite(base_bytes, base_end, parts, new_bytes)
+    return _rewrite(base_bytes, base_end, parts, new_bytes, history)
 
 
-def _rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int) -> bool:
+def _rewrite(
+    base_bytes: int,
+    base_end: str,
+    parts: list[str | list[int]],
+    new_bytes: int,
+    history: list[Any] | None,
+) -> bool | str:
     made: list[tuple[int, int] | bytes] = []
     for part in parts:
         if isinstance(part, str):
@@ -155,11 +165,71 @@ def _rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_b
             # This happens inside the lock; after an exception, no write is noted.
             if not files.change(path, wanted):
                 raise _OtherBaseError
+            added = history is None or _add_history(history)
     except _OtherBaseError:
         return False
     except ValueError as err:
         raise errors.ConfigurationError(str(err)) from err
-    return True
+    return True if added else OTHER_HISTORY
+
+
+def _add_history(history: list[Any]) -> bool:
+    """Add the records of a change; a failure does not undo the change."""
+    here = paths.current()
+    oldest, name, offset, was, text = history
+    addition = history_files.Addition(oldest, name, offset, (was[0], was[1]), text)
+    try:
+        owner = users.owner_inside(here.data_dir)
+        return history_files.add(here.cluster_conf_history_dir, addition, owner)
+    except OSError as err:
+        _log.warning("this change is missing in the history of the configuration here: %s", err)
+        return False
+
+
+@serves(calls.CONFIG_HISTORY_DIGESTS)
+def history_digests() -> dict[str, tuple[int, str]]:
+    """Return the size and the checksum of each file of the history.
+
+    :raises OSError: a file cannot be read.
+    """
+    return history_files.digests(paths.current().cluster_conf_history_dir)
+
+
+@serves(calls.CONFIG_HISTORY_READ)
+def read_history(name: str) -> str:
+    """Return the text of a file of the history.
+
+    :raises ConfigurationError: it cannot be read.
+    """
+    path = f"{paths.current().cluster_conf_history_dir}/{name}"
+    try:
+        return fs.read_bytes(path).decode("utf-8")
+    except OSError as err:
+        raise cannot_read(path, err) from err
+    except UnicodeDecodeError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err}") from err
+
+
+@serves(calls.CONFIG_HISTORY_WRITE)
+def write_history(name: str, offset: int, content: str, remove: list[str]) -> None:
+    """Replace a file of the history from an offset on, and remove others.
+
+    :raises ConfigurationError: this node has no configuration, or its file is shorter.
+    :raises OSError: the file cannot be written.
+    :raises StaleEpochError: the caller is no longer master; nothing was changed.
+    """
+    here = paths.current()
+    directory = here.cluster_conf_history_dir
+    with master_epoch.config_lock(), caller.writing(master_epoch.OTHER):
+        # It contains secrets, which a node that was demoted meanwhile must not get.
+        if not os.path.exists(here.cluster_conf_file):
+            raise errors.ConfigurationError("this node has no configuration")
+        owner = users.owner_inside(here.data_dir)
+        if content:
+            history_files.put(directory, name, offset, content.encode(), owner=owner)
+        for other in remove:
+            if other != name:
+                fs.remove_file(f"{directory}/{other}")
 
 
 # -- folding the journal in ------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.registry import serves
+from ganeti.jobstore import audit
 from ganeti.jobstore import inventory as queue_inventory
 from ganeti.jobstore.copy import QueueCopy
 from ganeti.jobstore.files import VERSION
@@ -100,6 +101,28 @@ def settle() -> None:
         copy, _copy = _copy, None
         # A master daemon which started here owns the directory now.
         copy.close(abandon=filelock.is_locked(paths.current().queue_lock_file))
+
+
+@serves(calls.AUDIT_EXTEND)
+def extend_audit(number: int, checksum: str, lines: str, apart: bool) -> tuple[int, str]:
+    """Add lines of the master to the audit log of this node, the proof of what jobs did.
+
+    :returns: number and checksum of the last line here; nothing was added if the line before the
+        given ones was another one.
+    :raises JobQueueError: a master daemon runs here, or the file cannot be written.
+    :raises StaleEpochError: the caller is no longer master; nothing was changed.
+    """
+    _refuse_second_master()
+    path = paths.current().log_audit_file
+    try:
+        with caller.writing(master_epoch.OTHER):
+            is_new = not os.path.exists(path)
+            found = audit.extend(path, (number, checksum), lines.encode(), apart=apart)
+            if is_new and os.path.exists(path):
+                os.chown(path, *users.owner_inside(paths.current().data_dir))
+            return found
+    except OSError as err:
+        raise errors.JobQueueError(f"cannot write {path}: {err.strerror or err}") from err
 
 
 @serves(calls.JOBQUEUE_UPDATE)

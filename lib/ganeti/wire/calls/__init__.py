@@ -29,6 +29,10 @@ from ganeti.wire.calls.backup import (
 )
 from ganeti.wire.calls.base import Arg, Call, FileDetails, Filler
 from ganeti.wire.calls.cluster import (
+    AUDIT_EXTEND,
+    CONFIG_HISTORY_DIGESTS,
+    CONFIG_HISTORY_READ,
+    CONFIG_HISTORY_WRITE,
     CONFIG_READ,
     CONFIG_REWRITE,
     ETC_HOSTS_MODIFY,
@@ -217,6 +221,10 @@ __all__ = [
     "BLOCKDEV_SNAPSHOT_RESTORE",
     "BLOCKDEV_WIPE",
     "BRIDGES_EXIST",
+    "AUDIT_EXTEND",
+    "CONFIG_HISTORY_DIGESTS",
+    "CONFIG_HISTORY_READ",
+    "CONFIG_HISTORY_WRITE",
     "CONFIG_READ",
     "CONFIG_REWRITE",
     "Call",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ganeti import ht
 from ganeti.objects.transfer import MasterNetworkParameters, MasterVote
 from ganeti.wire.calls.base import (
@@ -18,6 +20,12 @@ from ganeti.wire.calls.base import (
 
 #: Connection class of the job queue: a process which waits for the disk serves no other calls.
 QUEUE_CONNECTIONS = "queue"
+_HISTORY_FILE = ht.Type(
+    "file of the history",
+    lambda value: (
+        isinstance(value, str) and re.fullmatch("commits-[0-9]{12,18}", value) is not None
+    ),
+)
 _KIND = Arg("kind", PLAIN, ht.OneOf("ssh-key-type", ("dsa", "ecdsa", "ed25519", "rsa")))
 _BITS = Arg("bits", PLAIN, ht.PositiveInt)
 
@@ -190,14 +198,27 @@ WRITE_SSCONF_FILES = Call(
 )
 
 # -- configuration file ----------------------------------------------------------------------------
+#: An answer to CONFIG_REWRITE.
+OTHER_HISTORY = "other history"
+# Oldest file, file, its size, state before, text.
+_ADDITION = (
+    _HISTORY_FILE,
+    _HISTORY_FILE,
+    ht.NonNegInt,
+    ht.Tuple(ht.NonNegInt, ht.Or(ht.Int, ht.Float)),
+    ht.Str,
+)
 #: Read the node's copy of the configuration, for a node which becomes master and has an older one.
 #: Not among the published calls. -> the text of the file
 CONFIG_READ = Call("config_read", (), CompressedResult(), timeout_s=60)
 #: Make the new configuration file from the present one, which must have ``base_bytes`` bytes and
 #: end with ``base_end``. ``parts``: in order, text, or [offset, length] in the present file;
 #: ``new_bytes``: size of the result; ``ssconf``: values for WRITE_SSCONF_FILES or None; they are
-#: written even if the present file is another one. Not among the published calls.
-#: -> whether the file was replaced
+#: written even if the present file is another one. ``history``: records of the change for the
+#: history of the configuration, or None: name of the oldest file, name of the file, its size,
+#: [serial number, time] of the state before, text. Not among the published calls.
+#: -> whether the file was replaced; OTHER_HISTORY if it was, but the records do not belong after
+#: those which the node has
 CONFIG_REWRITE = Call(
     "config_rewrite",
     (
@@ -206,11 +227,53 @@ CONFIG_REWRITE = Call(
         Arg("parts", PLAIN, ht.ListOf(ht.Or(ht.Str, ht.ListOf(ht.NonNegInt)))),
         Arg("new_bytes", PLAIN, ht.PositiveInt),
         Arg("ssconf", PLAIN, ht.Maybe(ht.DictOf(ht.NonEmptyString, ht.Str))),
+        Arg("history", PLAIN, ht.Maybe(ht.Tuple(*_ADDITION))),
     ),
-    ResultCodec(ht.Bool),
+    ResultCodec(ht.Or(ht.Bool, ht.OneOf("history", (OTHER_HISTORY,)))),
     timeout_s=60,
     many=True,
     keep=True,
+)
+
+#: Tell which files of the history of the configuration the node has. Not among the published calls,
+#: like the two below. -> {name: [size in bytes, SHA-256 checksum]}
+CONFIG_HISTORY_DIGESTS = Call(
+    "config_history_digests",
+    (),
+    ResultCodec(ht.DictOf(_HISTORY_FILE, ht.Tuple(ht.NonNegInt, ht.Str))),
+    timeout_s=60,
+    many=True,
+)
+#: Read a file of the history. -> its text
+CONFIG_HISTORY_READ = Call(
+    "config_history_read", (Arg("name", PLAIN, _HISTORY_FILE),), CompressedResult(), timeout_s=60
+)
+#: Replace a file of the history from ``offset`` on, unless ``content`` is empty. ``remove``: names
+#: of files which are removed.
+CONFIG_HISTORY_WRITE = Call(
+    "config_history_write",
+    (
+        Arg("name", PLAIN, _HISTORY_FILE),
+        Arg("offset", PLAIN, ht.NonNegInt),
+        Arg("content", COMPRESSED),
+        Arg("remove", PLAIN, ht.ListOf(_HISTORY_FILE)),
+    ),
+    timeout_s=60,
+)
+
+#: Add lines to the audit log of the node. ``number`` and ``checksum``: of the line before the first
+#: of them; ``apart``: set the present lines of the node aside. Not among the published calls.
+#: -> number and checksum of the last line which the node has then
+AUDIT_EXTEND = Call(
+    "audit_extend",
+    (
+        Arg("number", PLAIN, ht.NonNegInt),
+        Arg("checksum", PLAIN, ht.NonEmptyString),
+        Arg("lines", COMPRESSED),
+        Arg("apart", PLAIN, ht.Bool),
+    ),
+    ResultCodec(ht.Tuple(ht.NonNegInt, ht.Str)),
+    timeout_s=60,
 )
 
 # -- job queue -------------------------------------------------------------------------------------
