@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,6 +54,27 @@ class InstanceInfo:
             "time": self.time_s,
         }
         return facts if self.halt is None else {**facts, **self.halt.to_facts()}
+
+
+def info_of_each(
+    ask: Callable[[str], InstanceInfo | None], names: Iterable[str]
+) -> list[InstanceInfo]:
+    """Return the facts of guests; one which cannot be asked does not hide the others.
+
+    Such a guest counts as running, without memory: it was listed, and nobody may start it again.
+
+    :param ask: returns the facts of a guest; None when it has ended meanwhile.
+    """
+    found = []
+    for name in names:
+        try:
+            info = ask(name)
+        except (errors.GenericError, OSError) as err:
+            logging.error("the facts of instance %s cannot be read: %s", name, err)
+            info = InstanceInfo(name, 0, 0, 0, RUNNING, 0.0)
+        if info is not None:
+            found.append(info)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,9 +346,7 @@ class Hypervisor(ABC):
 
     def all_info(self) -> list[InstanceInfo]:
         """Return the facts of every guest running here."""
-        found = (self.instance_info(name) for name in self.list_instances())
-        # A guest may end after it was listed.
-        return [info for info in found if info is not None]
+        return info_of_each(self.instance_info, self.list_instances())
 
     def usage(self) -> dict[str, Usage]:
         """Measure what the guests use which run here, by name. This must be fast."""

@@ -151,6 +151,21 @@ def each(call: Call, result: Result, count: int) -> list[Result]:
     ]
 
 
+def whole(result: Result) -> Result:
+    """Return a result which has failed as a whole if it has failed for one of several things.
+
+    :param result: of a call whose answer is a :class:`ganeti.wire.calls.base.PartlyResult`.
+    """
+    if result.failure is not None:
+        return result
+    for one in result.data:
+        if isinstance(one, Failed):
+            return Result(
+                result.node_name, failure=errors.NodeCallFailed(result.node_name, "", *one)
+            )
+    return result
+
+
 def _decoded(call: Call, payload: Any, release: str) -> Any:
     """Decode an answer; one of another release may have fields which this release does not know."""
     if not release:

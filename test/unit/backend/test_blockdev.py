@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
 from ganeti.storage.file import FileDevice
+from ganeti.wire import calls
 from ganeti.wire import errors as wire_errors
 
 DIRECTORY = "/srv/ganeti/file-storage/web1"
@@ -93,12 +95,32 @@ def test_life(root: Path) -> None:
     blockdev.file_storage_dir_remove(DIRECTORY)
 
 
-@pytest.mark.parametrize("call", [blockdev.find, lambda disk: blockdev.dimensions([disk])])
+def test_a_disk_which_cannot_be_examined_does_not_hide_the_others(root: Path) -> None:
+    blockdev.create(disk(), 4, "web1", True, "info", False)
+    away = replace(disk(1), logical_id=("loop", f"{DIRECTORY}-away/disk1"))
+    found = blockdev.dimensions([away, disk(), disk(1)])
+    assert isinstance(found[0], errors.BlockDeviceError)
+    assert found[1:] == [[4 * MIB, None], None]
+    wire = json.loads(json.dumps(calls.BLOCKDEV_GETDIMENSIONS.result.encode(found)))
+    failed, *rest = calls.BLOCKDEV_GETDIMENSIONS.result.decode(wire)
+    assert rest == found[1:]
+    assert failed.text == str(found[0]) and isinstance(failed.cause, errors.BlockDeviceError)
+
+
+@pytest.mark.parametrize("call", [blockdev.find, lambda disk: _one_dimension(disk)])
 def test_what_cannot_be_examined_is_not_absent(root: Path, call: Callable[[Disk], object]) -> None:
     assert call(disk()) in (None, [None])
     blockdev.file_storage_dir_remove(DIRECTORY)
     with pytest.raises(errors.BlockDeviceError, match="it is not known whether it exists"):
         call(disk())
+
+
+def _one_dimension(disk: Disk) -> object:
+    """The answer for one disk; its failure is raised."""
+    (found,) = blockdev.dimensions([disk])
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def test_a_device_is_not_good_when_nobody_knows_what_is_below_it(root: Path) -> None:

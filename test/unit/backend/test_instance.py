@@ -170,8 +170,31 @@ def test_one_name_under_two_hypervisors(root: Path, monkeypatch: pytest.MonkeyPa
     lifecycle.start(GUEST, False, [])
     monkeypatch.setattr(hypervisor, "of", {"fake": FakeHypervisor(), "kvm": Other()}.__getitem__)
     assert lifecycle.list_instances(["fake", "kvm"], {}) == ["web1", "web1"]
-    with pytest.raises(errors.HypervisorError, match="web1 runs twice"):
-        lifecycle.all_instances_info(["fake", "kvm"], {})
+    # The guest is an error of its own, and does not hide the others.
+    assert (
+        lifecycle.all_instances_info(["fake", "kvm"], {})["web1"]["memory"]
+        == (lifecycle.all_instances_info(["fake"], {})["web1"]["memory"])
+    )
+
+
+def test_a_guest_which_cannot_be_asked_does_not_hide_the_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as running: nobody may start it elsewhere."""
+
+    class Odd(FakeHypervisor):
+        def instance_info(self, instance_name: str) -> Any:
+            if instance_name == "web1":
+                raise errors.HypervisorError("instance web1: its record is damaged")
+            return super().instance_info(instance_name)
+
+    lifecycle.start(GUEST, False, [])
+    lifecycle.start(replace(GUEST, name="web2", uuid="uuid-web2"), False, [])
+    before = lifecycle.all_instances_info(["fake"], {})
+    monkeypatch.setattr(hypervisor, "of", {"fake": Odd()}.__getitem__)
+    found = lifecycle.all_instances_info(["fake"], {})
+    assert found["web2"] == before["web2"]
+    assert found["web1"] == {"memory": 0, "vcpus": 0, "state": 0, "time": 0.0}
 
 
 def test_migration(root: Path, tmp_path: Path) -> None:

@@ -368,3 +368,21 @@ def test_all_that_is_wrong_is_said_at_once(here, script):
         "file 'ganeti_api_version' is missing; script 'create' is not an executable file;"
         " script 'verify' is missing; file 'parameters.list' is missing"
     )
+
+
+def test_one_odd_definition_does_not_hide_the_others(here, tiny):
+    top = os.path.dirname(tiny)
+    kinds = ("binary", "directory", "fifo", "loop")
+    for kind in kinds:
+        shutil.copytree(tiny, f"{top}/{kind}")
+        os.unlink(f"{top}/{kind}/variants.list")
+    with open(f"{top}/binary/variants.list", "wb") as stream:
+        stream.write(b"a\xff\x00b\n")
+    os.mkdir(f"{top}/directory/variants.list")
+    os.mkfifo(f"{top}/fifo/variants.list")
+    os.unlink(f"{top}/loop/ganeti_api_version")
+    os.symlink("ganeti_api_version", f"{top}/loop/ganeti_api_version")
+    rows = {row[0]: row for row in os_definitions.os_diagnose()}
+    assert rows["tiny"][2] is True
+    assert [rows[kind][2] for kind in kinds] == [False] * 4
+    assert "cannot be a name" in rows["binary"][3]

@@ -151,7 +151,10 @@ def test_damaged_file(root: Path) -> None:
     fake.start(guest(), [])
     (root / "var/run/ganeti/fake-hypervisor/web1").write_text("hello")
     with pytest.raises(errors.HypervisorError, match="damaged, expected three numbers"):
-        fake.all_info()
+        fake.instance_info("web1")
+    (found,) = fake.all_info()
+    # It hides no other guest, and nobody may start it again.
+    assert (found.name, found.state, found.memory_mib) == ("web1", base.RUNNING, 0)
     fake.stop("web1", {})
     assert fake.all_info() == []
 

@@ -6,6 +6,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.backend.node import info
+from ganeti.backend.storage import blockdev
 from ganeti.backend.storage import lvm as calls
 from ganeti.objects import Disk
 from ganeti.objects.transfer import LvmPvInfo
@@ -477,7 +478,7 @@ def test_lists_for_the_master(tools):
         "xenvg/u1": ["1024.00", False, True],
         "xenvg/u2": ["512.00", True, False],
     }
-    assert tools.commands[-1] == [*argv.lv_list_argv(["xenvg"])]
+    assert tools.commands[-1] == argv.lv_list_argv([])
     with pytest.raises(errors.StorageError, match="not a name of a volume group"):
         calls.lv_list(["--config"])
 
@@ -526,3 +527,52 @@ def test_storage_units(tools, unit, free, size):
         "storage_free": free,
         "storage_size": size,
     }
+
+
+# -- a volume group which LVM cannot read ----------------------------------------------------------
+
+LISTED = "  xenvg|u1.disk0_data|1024.00|-wi-ao----\n  other|lost|4.00|-wi-a-----\n"
+
+
+class BrokenGroup(Tools):
+    """A command about all groups prints the others and fails, as LVM does."""
+
+    def __call__(self, words, *, timeout_s, check=True, env=None):
+        done = super().__call__(words, timeout_s=timeout_s, check=False, env=env)
+        groups = [word for word in words[1:] if not word.startswith("-")]
+        text = LISTED if words[-1 - len(groups)].endswith("lv_size,lv_attr") else done.stdout
+        rows = [row for row in text.splitlines() if not groups or row.strip().startswith(groups[0])]
+        code = 0 if groups in (["xenvg"], ["other"]) else 5
+        if code and check:
+            raise errors.CommandError(words, code, "Cannot process volume group broken")
+        return Completed(tuple(words), code, "".join(f"{row}\n" for row in rows), "", None)
+
+
+@pytest.fixture
+def broken():
+    found = BrokenGroup()
+    with facts.use(facts.Lvm(found)):
+        yield found
+
+
+def test_a_broken_volume_group_does_not_hide_the_others(broken):
+    assert volume("u2.disk0").exists()
+    assert not volume("absent").exists()
+    assert volume("u1.disk0_data").dimensions()[0] == 1 << 30
+    with pytest.raises(errors.BlockDeviceError, match="cannot query LVM"):
+        volume("u3.disk0", "broken").exists()
+    found = blockdev.dimensions([volume("a", "broken").disk, volume("u2.disk0").disk])
+    assert isinstance(found[0], errors.BlockDeviceError)
+    assert found[1] == [2 << 30, 3]
+    assert info._group_space("xenvg", []) == {"storage_free": 13312, "storage_size": 30720}
+    assert info._group_space("broken", []) == {"storage_free": None, "storage_size": None}
+    assert info._group_space("xenvg", [True])["storage_size"] == 30720
+
+
+def test_volumes_of_a_broken_group_are_unknown_and_not_missing(broken):
+    found = calls.lv_list(["broken", "xenvg"])
+    assert found["xenvg/u1.disk0_data"][1:] == [False, True]
+    assert "cannot query LVM" in found["broken"]
+    assert sorted(found) == ["broken", "xenvg/u1.disk0_data"]
+    with pytest.raises(errors.StorageError, match="broken"):
+        calls.lv_list([])

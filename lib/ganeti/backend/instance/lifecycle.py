@@ -251,7 +251,8 @@ def all_instances_info(
 ) -> dict[str, dict[str, Any]]:
     """Return the facts of all guests which run on this node.
 
-    :raises HypervisorError: a guest runs under two hypervisors with different facts.
+    One which runs under two hypervisors is an error of this guest only: the log names it, and the
+    larger memory counts.
     """
     result: dict[str, dict[str, Any]] = {}
     for name in hypervisors:
@@ -259,9 +260,9 @@ def all_instances_info(
             facts = info.to_wire()
             known = result.get(info.name)
             if known and any(known[key] != facts[key] for key in ("memory", "vcpus")):
-                raise errors.HypervisorError(
-                    f"instance {info.name} runs twice, with different parameters"
-                )
+                logging.error("instance %s runs twice, with different parameters", info.name)
+                if known["memory"] > facts["memory"]:
+                    continue
             result[info.name] = facts
     return result
 

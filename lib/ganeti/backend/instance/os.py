@@ -292,8 +292,14 @@ def parse_api_versions(text: str) -> list[int]:
 
 
 def parse_variants(text: str) -> tuple[str, ...]:
-    """Parse a file with one name on each line; ``#`` begins a comment."""
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    """Parse a file with one name on each line; ``#`` begins a comment.
+
+    :raises _Wrong: a name has characters which cannot be printed.
+    """
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    for line in lines:
+        if not line.isprintable():
+            raise _Wrong(f"{line!r:.80} cannot be a name")
     return tuple(line for line in lines if line)
 
 

@@ -70,7 +70,7 @@ def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
     With exclusive storage only empty physical volumes count as free.
     """
     try:
-        groups = [group for group in lvm.here().groups() if group.name == key]
+        groups = [group for group in lvm.here().groups(key) if group.name == key]
         lvm.here().require_one(key)
         empty_mib = sum(pv.free for pv in _empty(key)) if _exclusive(arguments) else 0
     except errors.StorageError as err:
@@ -88,7 +88,7 @@ def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
     if not _exclusive(arguments):
         return {"storage_free": 0, "storage_size": 0}
     try:
-        total = [pv for pv in lvm.here().physical() if pv.vg_name == key]
+        total = [pv for pv in lvm.here().physical(key) if pv.vg_name == key]
         lvm.here().require_one(key)
     except errors.StorageError as err:
         logging.warning("%s", err)
@@ -101,7 +101,7 @@ def _exclusive(arguments: list[Any]) -> bool:
 
 
 def _empty(group: str) -> list[LvmPvInfo]:
-    return [pv for pv in place.usable(lvm.here().physical(), group) if not pv.lv_list]
+    return [pv for pv in place.usable(lvm.here().physical(group), group) if not pv.lv_list]
 
 
 def _unknown(_key: str, _arguments: list[Any]) -> dict[str, int | None]:

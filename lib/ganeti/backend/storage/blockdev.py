@@ -352,16 +352,16 @@ def close_disks(instance_name: str, disks: Sequence[Disk]) -> None:
 
 
 @serves(calls.BLOCKDEV_GETDIMENSIONS)
-def dimensions(disks: Sequence[Disk]) -> list[list[int | None] | None]:
-    """Return [bytes, spindles] of each disk; None for a disk which is surely absent.
-
-    :raises BlockDeviceError: it is not known whether one of them exists.
+def dimensions(disks: Sequence[Disk]) -> list[list[int | None] | None | Exception]:
+    """Return [bytes, spindles] of each disk, None when it is surely absent, or why that is not
+    known.
     """
-    result: list[list[int | None] | None] = []
-    for disk in disks:
-        device = storage.device(disk)
-        result.append(list(device.dimensions()) if device.exists() else None)
-    return result
+    return [attempt(_dimensions, disk) for disk in disks]
+
+
+def _dimensions(disk: Disk) -> list[int | None] | None:
+    device = storage.device(disk)
+    return list(device.dimensions()) if device.exists() else None
 
 
 @serves(calls.BLOCKDEV_GETMIRRORSTATUS)
@@ -378,7 +378,7 @@ def mirror_status_multi(disks: Sequence[Disk]) -> list[tuple[bool, BlockDevStatu
         try:
             (device,) = _devices([disk])
             found.append((True, _combined_status(device)))
-        except errors.GenericError as err:
+        except (errors.GenericError, OSError) as err:
             found.append((False, str(err)))
     return found
 

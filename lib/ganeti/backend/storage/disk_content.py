@@ -190,9 +190,13 @@ def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_LIST)
-def list_snapshots(disks: Sequence[Disk]) -> list[list[list[Any]]]:
-    """List the snapshots of each disk, also of a lost disk."""
-    return [[list(found) for found in storage.device(disk).kept_snapshots()] for disk in disks]
+def list_snapshots(disks: Sequence[Disk]) -> list[list[list[Any]] | Exception]:
+    """List the snapshots of each disk, also of a lost disk, or say why they are not known."""
+    return [attempt(_snapshots, disk) for disk in disks]
+
+
+def _snapshots(disk: Disk) -> list[list[Any]]:
+    return [list(found) for found in storage.device(disk).kept_snapshots()]
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_RESTORE)

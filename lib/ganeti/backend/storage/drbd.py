@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti import errors, storage
-from ganeti.backend.registry import serves
+from ganeti.backend.registry import attempt, serves
 from ganeti.objects.disk import Disk
 from ganeti.storage import busy
 from ganeti.storage.drbd import device, status
@@ -36,20 +36,20 @@ def _mirrored(disk: Disk) -> DrbdDevice:
 def attach_net(disks: Sequence[Disk], multimaster: bool) -> None:
     """Let the local replica of each disk connect to its peer.
 
-    :raises BlockDeviceError: a replica is not active, or connected with other parameters.
+    :raises BlockDeviceError: a replica is not active, or connected with other parameters; the
+        other disks were connected.
     """
-    for one in map(_mirrored, disks):
-        one.attach_net(multimaster=multimaster)
+    _for_all(disks, lambda disk: _mirrored(disk).attach_net(multimaster=multimaster))
 
 
 @serves(calls.DRBD_DISCONNECT_NET)
 def disconnect_net(disks: Sequence[Disk]) -> None:
     """Disconnect the local replica of each disk from its peer.
 
-    :raises BlockDeviceError: a replica is not active, or does not disconnect.
+    :raises BlockDeviceError: a replica is not active, or does not disconnect; the other disks were
+        disconnected.
     """
-    for one in map(_mirrored, disks):
-        one.disconnect_net()
+    _for_all(disks, lambda disk: _mirrored(disk).disconnect_net())
 
 
 @serves(calls.DRBD_WAIT_SYNC)
@@ -88,13 +88,23 @@ def _wait_sync(
 
 
 @serves(calls.DRBD_NEEDS_ACTIVATION)
-def needs_activation(disks: Sequence[Disk]) -> list[str]:
-    """Return the UUIDs of disks whose local replica is missing, unconnected or without storage."""
-    found = []
+def needs_activation(disks: Sequence[Disk]) -> list[str | Exception]:
+    """Return the UUIDs of disks whose local replica is missing, unconnected or without storage.
+
+    :returns: an error for each disk of which that is not known; the other disks are examined.
+    """
+    found: list[str | Exception] = []
     for disk in disks:
-        if disk.has_replicas and _mirrored(disk).needs_activation():
+        lost = attempt(_needs_activation, disk)
+        if isinstance(lost, Exception):
+            found.append(errors.BlockDeviceError(f"{disk.iv_name or disk.uuid}: {lost}"))
+        elif lost:
             found.append(disk.uuid)
     return found
+
+
+def _needs_activation(disk: Disk) -> bool:
+    return disk.has_replicas and _mirrored(disk).needs_activation()
 
 
 @serves(calls.DRBD_WAIT_FOR_PEER)
@@ -110,10 +120,10 @@ def wait_for_peer(disks: Sequence[Disk]) -> list[str]:
 def write_alone(disks: Sequence[Disk]) -> None:
     """Let disks confirm writes again although their peers do not have them.
 
-    :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
+    :raises BlockDeviceError: a disk is not active, or a command of DRBD fails; the other disks do
+        so.
     """
-    for one in map(_mirrored, disks):
-        one.resume_io()
+    _for_all(disks, lambda disk: _mirrored(disk).resume_io())
 
 
 @serves(calls.DRBD_RESUME_IO)
@@ -122,11 +132,29 @@ def resume_io(disks: Sequence[Disk]) -> None:
 
     A disk whose I/O is not suspended now stays as it is: the order comes late.
 
-    :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
+    :raises BlockDeviceError: a disk is not active, or a command of DRBD fails; the I/O of the other
+        disks was resumed.
     """
-    for one in map(_mirrored, disks):
+
+    def resume(disk: Disk) -> None:
+        one = _mirrored(disk)
         if one.sync_progress().suspended:
             one.resume_io()
+
+    _for_all(disks, resume)
+
+
+def _for_all(disks: Sequence[Disk], step: Callable[[Disk], None]) -> None:
+    """Carry out a step for each disk, also after a failure.
+
+    :raises BlockDeviceError: it failed for some disks.
+    """
+    results = [attempt(step, disk) for disk in disks]
+    failures = [one for one in results if isinstance(one, Exception)]
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise errors.BlockDeviceError("; ".join(map(str, failures)))
 
 
 @serves(calls.DRBD_WAITING)

@@ -23,15 +23,16 @@ def vg_list() -> dict[str, int]:
 
 
 @serves(calls.LV_LIST)
-def lv_list(groups: list[str]) -> dict[str, list[object]]:
+def lv_list(groups: list[str]) -> dict[str, list[object] | str]:
     """Return the logical volumes of some groups, or of all.
 
-    :returns: ``vg/lv`` -> [size in MiB as text, inactive, open].
+    :returns: ``vg/lv`` -> [size in MiB as text, inactive, open]; and, if groups are given, the name
+        of each one which cannot be read -> why.
     """
     for name in groups:
         if name.startswith("-"):
             raise errors.StorageError(f"{name!r:.80} is not a name of a volume group")
-    return facts.here().listed(groups)
+    return facts.here().listed_apart(groups)
 
 
 @serves(calls.BDEV_SIZES)

@@ -16,6 +16,7 @@ from ganeti.locking import ALL, Level
 from ganeti.objects import Disk, Instance, fill, updated
 from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+from ganeti.wire.calls.base import Failed
 
 _MIB = 1 << 20
 Correction = tuple[str, int, str, int]
@@ -75,6 +76,12 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
                 )
                 continue
             for (disk, instance), dimensions in zip(asked[uuid], answer.data, strict=True):
+                if isinstance(dimensions, Failed):
+                    self.log.warn(
+                        f"disk {instance.disks.index(disk.uuid)} of instance {instance.name} could"
+                        f" not be measured: {dimensions.text}"
+                    )
+                    continue
                 found += self._correct(instance, disk, dimensions)
         return found
 

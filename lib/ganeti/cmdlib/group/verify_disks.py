@@ -24,7 +24,7 @@ from ganeti.opcodes.group import OpGroupVerifyDisks
 from ganeti.rpc import Result
 from ganeti.rpc.results import is_gone
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, DRBD_NEEDS_ACTIVATION, LV_LIST
-from ganeti.wire.calls.base import Call
+from ganeti.wire.calls.base import Call, Failed
 
 _DisksOfNodes = dict[str, list[tuple[Disk, Instance]]]
 VerifyDisksResult = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
@@ -52,12 +52,15 @@ class _FoundDisks:
     :ivar gone: UUID of a node which is gone -> why. It is asked once, because its automatic
         failover waits for the locks of this job.
     :ivar inactive: names of the instances with disks which have to be activated.
+    :ivar unexamined: name of a node, and a disk with the reason for which the node cannot tell
+        about it, although it tells about others.
     :ivar missing: name of an instance -> missing devices, each as ``[node, device]``.
     """
 
     unresponsive: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
     inactive: set[str] = field(default_factory=set)
+    unexamined: list[tuple[str, str]] = field(default_factory=list)
     missing: dict[str, list[list[str]]] = field(default_factory=dict)
 
     def answered(self, answers: dict[str, Result]) -> Iterator[tuple[str, str, Any]]:
@@ -125,6 +128,10 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         self._check_others(expected.others, found)
         if self_repair.is_enabled(self.config, self.group):
             self_repair.run(self.ctx, self.group, found.gone)
+        for name, reason in found.unexamined:
+            self.log.warn(f"node {name} could not examine disks: {reason}")
+            if self.op.is_strict:
+                found.unresponsive.setdefault(name, reason)
         if not self.op.is_strict:
             for name, reason in found.unresponsive.items():
                 self.log.warn(f"node {name} could not be asked and is ignored: {reason}")
@@ -133,17 +140,32 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         return found.unresponsive, sorted(found.inactive - set(found.missing)), found.missing
 
     def _check_volumes(self, expected: dict[str, dict[str, Instance]], found: _FoundDisks) -> None:
-        answers = self.rpc.call_many(LV_LIST, expected, groups=[])
+        groups = {
+            uuid: sorted({volume.partition("/")[0] for volume in volumes})
+            for uuid, volumes in expected.items()
+        }
+        per_node = {uuid: {"groups": names} for uuid, names in groups.items()}
+        answers = self.rpc.call_many(LV_LIST, expected, per_node=per_node)
         for node, uuid, answer in found.answered(answers):
+            unknown = {name: answer[name] for name in groups[uuid] if name in answer}
+            found.unexamined += [
+                (node, f"those in volume group {name}: {reason}")
+                for name, reason in unknown.items()
+            ]
             for volume, instance in expected[uuid].items():
                 known = answer.get(volume)
+                if volume.partition("/")[0] in unknown:
+                    continue
                 if known is None:
                     found.lacks(instance, node, volume)
                 elif known[1]:
                     found.inactive.add(instance.name)
 
     def _check_mirrored(self, expected: _DisksOfNodes, found: _FoundDisks) -> None:
-        for _node, uuid, lost in self._ask(DRBD_NEEDS_ACTIVATION, expected, found):
+        for node, uuid, lost in self._ask(DRBD_NEEDS_ACTIVATION, expected, found):
+            for one in lost:
+                if isinstance(one, Failed):
+                    found.unexamined.append((node, one.text))
             found.inactive.update(
                 instance.name for disk, instance in expected[uuid] if disk.uuid in lost
             )
@@ -151,7 +173,10 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
     def _check_others(self, expected: _DisksOfNodes, found: _FoundDisks) -> None:
         for node, uuid, sizes in self._ask(BLOCKDEV_GETDIMENSIONS, expected, found):
             for (disk, instance), size in zip(expected[uuid], sizes, strict=True):
-                if size is None:
+                if isinstance(size, Failed):
+                    text = f"{disk.iv_name} of instance {instance.name}: {size.text}"
+                    found.unexamined.append((node, text))
+                elif size is None:
                     found.lacks(instance, node, disk.stored_name)
 
     def _ask(

@@ -37,6 +37,7 @@ from ganeti.objects.disk_templates import FILE_BASED, MUST_ADOPT
 from ganeti.opcodes.instance import OpInstanceRecreateDisks
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+from ganeti.wire.calls.base import Failed
 
 if TYPE_CHECKING:
     from ganeti.rpc import Result
@@ -294,9 +295,17 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             disks=[(disk.data_device, instance) for disk in disks],
         )
         for uuid, answer in answers.items():
+            sizes = _found(instance, answer)
+            reason = _unknown(sizes)
+            if reason is not None:
+                raise errors.OpPrereqError(
+                    f"cannot tell which disks of instance {instance.name} are lost on node"
+                    f" {answer.node_name}: {reason}",
+                    errors.ECODE_ENVIRON,
+                )
             there = [
                 str(i)
-                for i, size in enumerate(_found(instance, answer))
+                for i, size in enumerate(sizes)
                 if size is not None and not disks[i].forthcoming
             ]
             if there:
@@ -316,9 +325,13 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
     ) -> list[tuple[int, Disk]]:
         """Return the chosen disks which do not exist.
 
-        :raises errors.OpPrereqError: no disk is missing, or a disk which was named exists.
+        A disk of which a node cannot tell is left alone; the others are recreated.
+
+        :raises errors.OpPrereqError: no disk is missing, or a disk which was named exists, or it is
+            not known whether it does.
         """
         present: set[int] = set()
+        unknown: dict[int, str] = {}
         stored = self.config.instance_disks(instance)
         answers = self.rpc.call_many(
             BLOCKDEV_GETDIMENSIONS,
@@ -326,17 +339,31 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             disks=[(stored[index].data_device, instance) for index, _disk in chosen],
         )
         for answer in answers.values():
-            sizes = _found(instance, answer)
-            present |= {
-                index
-                for (index, _disk), size in zip(chosen, sizes, strict=True)
-                if size is not None and not stored[index].forthcoming
-            }
+            for (index, _disk), size in zip(chosen, _found(instance, answer), strict=True):
+                if isinstance(size, Failed):
+                    unknown[index] = f"node {answer.node_name}: {size.text}"
+                elif size is not None and not stored[index].forthcoming:
+                    present.add(index)
+        present -= unknown.keys()
+        for index, reason in sorted(unknown.items()):
+            if self.changes or len(unknown) == len(chosen):
+                raise errors.OpPrereqError(
+                    f"cannot tell whether disk {index} of instance {instance.name} is lost:"
+                    f" {reason}",
+                    errors.ECODE_ENVIRON,
+                )
+            self.log.warn(
+                f"disk {index} is left alone, because it is not known whether it is lost: {reason}"
+            )
         if self.changes and present:
             raise errors.OpPrereqError(
                 f"disk {', '.join(str(i) for i in sorted(present))} of instance {instance.name}"
                 " exists and will not be overwritten",
                 errors.ECODE_EXISTS,
+            )
+        if unknown and len(present) + len(unknown) == len(chosen):
+            raise errors.OpPrereqError(
+                f"no disk of instance {instance.name} is known to be lost", errors.ECODE_ENVIRON
             )
         if len(present) == len(chosen):
             raise errors.OpPrereqError(
@@ -346,7 +373,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             )
         for index in sorted(present):
             self.log.info(f"disk {index} exists and is kept")
-        return [(index, disk) for index, disk in chosen if index not in present]
+        return [
+            (index, disk) for index, disk in chosen if index not in present and index not in unknown
+        ]
 
     def _remove_incomplete(self, plan: RecreatePlan) -> None:
         """Destroy what an interrupted run has made under new names; it has no content yet."""
@@ -410,6 +439,11 @@ def _found(instance: Instance, answer: Result) -> Sequence[Any]:
             errors.ECODE_ENVIRON,
         ) from answer.failure
     return list(answer.data)
+
+
+def _unknown(sizes: Sequence[Any]) -> str | None:
+    """Return why a node cannot tell whether one of these disks exists."""
+    return next((size.text for size in sizes if isinstance(size, Failed)), None)
 
 
 def _parts(disk: Disk) -> str:

@@ -21,6 +21,7 @@ from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
 from ganeti.opcodes.instance import OpInstanceSnapshotRestore
+from ganeti.rpc.results import whole
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_SNAPSHOT_RESTORE
 
 _MIB = 1 << 20
@@ -96,7 +97,7 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
             node.uuid,
             disks=[(one.disk.data_device, instance) for one in kept],
         )
-        for one, dimensions in zip(kept, answer.payload(), strict=True):
+        for one, dimensions in zip(kept, whole(answer).payload(), strict=True):
             what = f"disk {one.index} of instance {instance.name}"
             if dimensions is None:
                 raise errors.OpPrereqError(

@@ -73,8 +73,7 @@ class Status:
             )
         except FileNotFoundError:
             pass
-        found = (self.instance_info(name) for name in sorted(names))
-        return [info for info in found if info is not None]
+        return base.info_of_each(self.instance_info, sorted(names))
 
     def _info(self, layout: Layout, pid: int, command: parse.CommandLine) -> base.InstanceInfo:
         memory_mib, state, halt = command.memory_mib, base.RUNNING, None

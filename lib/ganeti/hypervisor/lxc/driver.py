@@ -102,8 +102,7 @@ class LxcHypervisor(base.Hypervisor):
         names = set(guests.monitored())
         with contextlib.suppress(FileNotFoundError):
             names.update(fs.list_visible(paths.current().lxc_root))
-        found = (self.instance_info(name) for name in sorted(names))
-        return [info for info in found if info is not None]
+        return base.info_of_each(self.instance_info, sorted(names))
 
     def usage(self) -> dict[str, base.Usage]:
         """Measure with the files of the kernel; no program is run."""

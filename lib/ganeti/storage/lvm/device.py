@@ -75,9 +75,9 @@ class LogicalVolumeDevice(BlockDevice):
         if self._known() is not None:
             raise self.fail("the volume exists already, and will not be overwritten")
         lvm = facts.here()
-        physical = place.usable(lvm.physical(), self.group)
-        self._require_one_group()
         tag = parse.safe_tag(f"originstname+{owner}") if owner else ""
+        physical = place.usable(lvm.physical(self.group), self.group)
+        self._require_one_group()
         if not physical:
             raise self.fail(
                 f"volume group {self.group} has no physical volume which accepts new volumes"
@@ -95,7 +95,7 @@ class LogicalVolumeDevice(BlockDevice):
                     f"volume group {self.group} has {free_mib:.0f} MiB free, but {size_mib} MiB"
                     " are needed"
                 )
-            near = place.neighbours(lvm.volumes().values(), self.group, self.name, tag)
+            near = place.neighbours(lvm.volumes(self.group).values(), self.group, self.name, tag)
             stripes = int((self.disk.params or {}).get("stripes", 1))
             attempts = place.candidates(physical, near, size_mib, max(stripes, 1))
         self._try_to_create(size_mib, attempts, tag)
@@ -138,7 +138,8 @@ class LogicalVolumeDevice(BlockDevice):
         if self._known() is not None:
             return True
         try:
-            groups = [group for group in facts.here().groups() if group.name == self.group]
+            found = facts.here().groups(self.group)
+            groups = [group for group in found if group.name == self.group]
             facts.here().require_one(self.group)
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
@@ -246,7 +247,8 @@ class LogicalVolumeDevice(BlockDevice):
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
         """Take a snapshot in the same volume group."""
         target = check_name(name, "logical volume")
-        free_mib = sum(vg.free_mib for vg in facts.here().groups() if vg.name == self.group)
+        groups = facts.here().groups(self.group)
+        free_mib = sum(vg.free_mib for vg in groups if vg.name == self.group)
         self._require_one_group()
         if free_mib < size_mib:
             raise self.fail(
@@ -292,13 +294,13 @@ class LogicalVolumeDevice(BlockDevice):
 
     def _volumes(self) -> dict[tuple[str, str], LogicalVolume]:
         try:
-            return facts.here().volumes()
+            return facts.here().volumes(self.group)
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
 
     def _all_snapshots(self) -> dict[tuple[str, str], Snapshot]:
         try:
-            return facts.here().snapshots()
+            return facts.here().snapshots(self.group)
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
 

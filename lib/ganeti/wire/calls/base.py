@@ -499,6 +499,38 @@ class EachResult(ResultCodec):
         raise errors.ParseError("expected [true, value] or [false, text, error]")
 
 
+class PartlyResult(ResultCodec):
+    """A list of values in their published form, some of which may have failed.
+
+    A handler returns a list of values and exceptions, and the caller gets a list of values and
+    :class:`Failed`. Only a failure differs from the published form: ``{"failed": text, "error":
+    error}``, with the error in the form of :mod:`ganeti.wire.errors`.
+
+    :param item: form of a value, which is no dictionary.
+    """
+
+    def __init__(self, item: ResultCodec) -> None:
+        super().__init__()
+        self._item = item
+
+    def encode(self, value: Any) -> Any:
+        return [
+            {"failed": str(one) or type(one).__name__, "error": wire_errors.encode(one)}
+            if isinstance(one, Exception)
+            else self._item.encode(one)
+            for one in value
+        ]
+
+    def decode(self, wire: Any) -> Any:
+        return [self._decoded(one) for one in _expect_list(wire, "a list of answers")]
+
+    def _decoded(self, wire: Any) -> Any:
+        match wire:
+            case {"failed": str(text), "error": error}:
+                return Failed(text, wire_errors.decode(error))
+        return self._item.decode(wire)
+
+
 #: The answer of a call that returns nothing.
 NOTHING = ResultCodec(ht.NoneType)
 

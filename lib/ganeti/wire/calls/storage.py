@@ -28,6 +28,7 @@ from ganeti.wire.calls.base import (
     EachResult,
     ObjectListResult,
     ObjectResult,
+    PartlyResult,
     ResultCodec,
     StatusListResult,
 )
@@ -194,11 +195,12 @@ BLOCKDEV_CLOSE = Call(
     timeout_s=900,
     work="change of disks to read-only",
 )
-#: Ask for the real sizes of disks. -> per disk [size in bytes, spindles or None], or None
+#: Ask for the real sizes of disks. -> per disk [size in bytes, spindles or None], None when it is
+#: surely absent, or why that is not known
 BLOCKDEV_GETDIMENSIONS = Call(
     "blockdev_getdimensions",
     (Arg("disks", MULTI_DISKS),),
-    ResultCodec(ht.ListOf(ht.Maybe(ht.ListOf(ht.Any)))),
+    PartlyResult(ResultCodec(ht.Maybe(ht.ListOf(ht.Any)))),
     timeout_s=900,
     keep=True,
 )
@@ -317,11 +319,12 @@ DRBD_WAIT_SYNC = Call(
     timeout_s=TIMEOUT_SLOW_S,
     many=True,
 )
-#: Ask which DRBD disks have no device. -> UUIDs of the disks which should be activated again
+#: Ask which DRBD disks have no device. -> UUIDs of the disks which should be activated again; for a
+#: disk of which that is not known, why
 DRBD_NEEDS_ACTIVATION = Call(
     "drbd_needs_activation",
     (Arg("disks", MULTI_DISKS),),
-    ResultCodec(ht.ListOf(ht.Str)),
+    PartlyResult(ResultCodec(ht.Str)),
     timeout_s=TIMEOUT_NORMAL_S,
 )
 #: Let DRBD disks, which are writable here, confirm no write any more which their peers do not have.
@@ -379,11 +382,12 @@ BLOCKDEV_SNAPSHOT_KEEP = Call(
     work="snapshots of disks",
 )
 #: Ask which snapshots disks have.
-#: -> per disk a list of [name, size in bytes, seconds since 1970 or None, usable]
+#: -> per disk a list of [name, size in bytes, seconds since 1970 or None, usable], or why that is
+#: not known
 BLOCKDEV_SNAPSHOT_LIST = Call(
     "blockdev_snapshot_list",
     (Arg("disks", MULTI_DISKS),),
-    ResultCodec(ht.ListOf(ht.ListOf(ht.ListOf(ht.Any)))),
+    PartlyResult(ResultCodec(ht.ListOf(ht.ListOf(ht.Any)))),
     timeout_s=300,
     many=True,
 )
@@ -437,13 +441,15 @@ VG_LIST = Call(
     many=True,
 )
 #: Logical volumes: "vg/lv" -> [size in MiB as text, inactive, online].
-LISTED_VOLUMES = ht.DictOf(ht.Str, ht.Tuple(ht.Or(ht.Str, ht.Int, ht.Float), ht.Bool, ht.Bool))
+LISTED_VOLUME = ht.Tuple(ht.Or(ht.Str, ht.Int, ht.Float), ht.Bool, ht.Bool)
+LISTED_VOLUMES = ht.DictOf(ht.Str, LISTED_VOLUME)
 #: Ask for logical volumes. ``groups``: names of volume groups, empty for all.
-#: -> dict of "vg/lv" -> [size in MiB as text, inactive, online]
+#: -> dict of "vg/lv" -> [size in MiB as text, inactive, online], and "vg" -> why, for one of the
+#: groups which cannot be read
 LV_LIST = Call(
     "lv_list",
     (Arg("groups", PLAIN, ht.ListOf(ht.NonEmptyString)),),
-    ResultCodec(LISTED_VOLUMES),
+    ResultCodec(ht.DictOf(ht.Str, ht.Or(LISTED_VOLUME, ht.Str))),
     timeout_s=TIMEOUT_URGENT_S,
     many=True,
 )

@@ -184,3 +184,52 @@ def test_what_cannot_be_measured_stays() -> None:
     assert master.job.said("no answer")
     assert master.config.writes == []
     master.refused(OpClusterRepairDiskSizes(instances=["nosuch"]), errors.ECODE_NOENT)
+
+
+# -- one disk, or one volume group, which cannot be examined ---------------------------------------
+
+BROKEN = errors.BlockDeviceError("the directory is not mounted")
+
+
+def test_one_disk_which_cannot_be_examined_does_not_hide_lost_ones() -> None:
+    master = cluster_with(disk_of("odd"), disk_of("lost"), disk_of("good"))
+    master.rpc.answers["blockdev_getdimensions"] = [[1 << 30, None], None, BROKEN]
+    lost = {"lost.example.com": [[NODE1, disk_of("lost").logical_id[1]]]}
+    assert verify(master, is_strict=False) == ({}, [], lost)
+    assert master.job.said(
+        f"node {NODE1} could not examine disks: disk/0 of instance odd.example.com: {BROKEN}"
+    )
+    unresponsive, inactive, missing = verify(master, is_strict=True)
+    assert (inactive, missing) == ([], lost)
+    assert str(BROKEN) in unresponsive[NODE1]
+
+
+def test_one_volume_group_which_cannot_be_read_does_not_hide_the_others() -> None:
+    """What is in it is neither lost nor inactive."""
+    other = plain_of("odd")
+    other = dataclasses.replace(other, logical_id=("broken", "odd-lv"))
+    master = cluster_with(plain_of("gone"), other)
+    master.rpc.answers["lv_list"] = {"broken": "cannot query LVM: exit code 5"}
+    assert verify(master, is_strict=False) == (
+        {},
+        [],
+        {"gone.example.com": [[NODE1, "xenvg/gone-lv"]]},
+    )
+    assert master.rpc.of("lv_list")[0][1]["groups"] == ["broken", "xenvg"]
+    assert master.job.said("those in volume group broken: cannot query LVM")
+
+
+def test_one_mirrored_disk_which_cannot_be_asked_does_not_hide_the_others() -> None:
+    master = cluster_with(drbd_of("odd"), drbd_of("web"))
+    names = [f"xenvg/{name}-{part}" for name in ("odd", "web") for part in ("data", "meta")]
+    master.rpc.answers["lv_list"] = {name: ["1024", False, True] for name in names}
+    master.rpc.answers["drbd_needs_activation"] = [BROKEN, uuid_of("web-disk0")]
+    assert verify(master, is_strict=False) == ({}, ["web.example.com"], {})
+    assert master.job.said(str(BROKEN))
+
+
+def test_one_disk_which_cannot_be_measured_keeps_no_other_size_wrong() -> None:
+    master = cluster_with(plain_of("one"), plain_of("two"))
+    master.rpc.answers["blockdev_getdimensions"] = [BROKEN, [2 << 30, None]]
+    assert master.run(OpClusterRepairDiskSizes()) == [("two.example.com", 0, "size", 2048)]
+    assert master.job.said(f"disk 0 of instance one.example.com could not be measured: {BROKEN}")

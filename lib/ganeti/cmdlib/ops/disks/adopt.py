@@ -18,6 +18,7 @@ from ganeti.cmdlib.ops.disks.sizes import rounded_up_mib
 from ganeti.constants.disk import BLOCK
 from ganeti.objects import Disk, snapshots
 from ganeti.objects.disk_templates import LVM_BASED
+from ganeti.rpc.results import whole
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
@@ -88,8 +89,10 @@ def measure_devices(
         Disk(dev_type=template, logical_id=existing_id(template, spec), size=0)
         for spec in disk_specs
     ]
-    answer = rpc.call(
-        BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(disk, _OnNode(node_uuid)) for disk in disks]
+    answer = whole(
+        rpc.call(
+            BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(disk, _OnNode(node_uuid)) for disk in disks]
+        )
     )
     sizes = []
     for disk, found in zip(disks, answer.payload(), strict=True):

@@ -44,6 +44,7 @@ from ganeti.objects.disk_templates import (
 )
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_CONVERT, BLOCKDEV_GETDIMENSIONS
+from ganeti.wire.calls.base import Failed
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -185,7 +186,7 @@ def _require_present(config: Config, rpc: RpcRunner, instance: Instance) -> None
         if not any(
             uuid in answers
             and answers[uuid].failure is None
-            and answers[uuid].data[index] is not None
+            and not isinstance(answers[uuid].data[index], Failed | None)
             for uuid in holders
         ):
             kept = ", ".join(

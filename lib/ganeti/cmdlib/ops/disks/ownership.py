@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import DeviceKey, why
+from ganeti.rpc.results import whole
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
@@ -40,8 +41,10 @@ def require_absent(rpc: RpcRunner, instance: Instance, parts: Sequence[tuple[Dis
     for device, node_uuid in parts:
         by_node.setdefault(node_uuid, []).append(device)
     for node_uuid, devices in by_node.items():
-        answer = rpc.call(
-            BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(device, instance) for device in devices]
+        answer = whole(
+            rpc.call(
+                BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(device, instance) for device in devices]
+            )
         )
         if answer.failure is not None:
             raise errors.OpExecError(

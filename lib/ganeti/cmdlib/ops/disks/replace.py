@@ -36,6 +36,7 @@ from ganeti.cmdlib.ops.policy import ratios
 from ganeti.constants.disk import PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
+from ganeti.rpc.results import whole
 from ganeti.wire.calls import (
     BLOCKDEV_ADDCHILDREN,
     BLOCKDEV_GETDIMENSIONS,
@@ -246,7 +247,7 @@ class Replacement:
             self._plan.node.uuid,
             disks=[(child, self._plan.instance) for child in disk.children],
         )
-        return [size is not None for size in answer.payload()]
+        return [size is not None for size in whole(answer).payload()]
 
     def _create_volumes(self, devices: list[Disk], node: Node) -> None:
         instance = self._plan.instance

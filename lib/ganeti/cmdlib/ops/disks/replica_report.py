@@ -16,6 +16,7 @@ from ganeti.objects import BlockDevStatus
 from ganeti.utils import clock
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+from ganeti.wire.calls.base import Failed
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -278,7 +279,9 @@ def kept_volumes(
                 BLOCKDEV_GETDIMENSIONS, uuid, disks=[(disk, instance) for disk in disks]
             )
             if answer.failure is None:
-                exists = [size is not None for size in answer.data]
+                exists = [
+                    None if isinstance(size, Failed) else size is not None for size in answer.data
+                ]
         found += [
             KeptVolume(
                 node=node.name,

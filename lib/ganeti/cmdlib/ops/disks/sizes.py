@@ -16,6 +16,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.objects.disk_templates import HAVE_PROVIDER, MEASURABLE
+from ganeti.rpc.results import whole
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def present_bytes(
         uuid: None
         if answer.failure is not None or answer.data[0] is None
         else int(answer.data[0][0])
-        for uuid, answer in answers.items()
+        for uuid, answer in ((uuid, whole(answer)) for uuid, answer in answers.items())
     }
 
 
@@ -72,10 +73,12 @@ def _measured(
     :param may_be_unknown: the node may say that it cannot measure them; the result is empty then.
     :raises errors.OpPrereqError: the node did not report the sizes.
     """
-    answer = rpc.call(
-        BLOCKDEV_GETDIMENSIONS,
-        instance.primary_node,
-        disks=[(disk, instance) for disk in disks],
+    answer = whole(
+        rpc.call(
+            BLOCKDEV_GETDIMENSIONS,
+            instance.primary_node,
+            disks=[(disk, instance) for disk in disks],
+        )
     )
     if may_be_unknown and isinstance(answer.failure, errors.NodeCallFailed):
         return {}

@@ -22,6 +22,7 @@ from ganeti.objects import snapshots
 from ganeti.objects.base import updated
 from ganeti.objects.disk_templates import FOREIGN_SNAPSHOTS, MANAGED_SNAPSHOTS
 from ganeti.wire.calls import BLOCKDEV_SNAPSHOT_LIST
+from ganeti.wire.calls.base import Failed
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -93,6 +94,11 @@ def collect(
             unresponsive[node_uuid] = answer.failure
             continue
         for (instance, index, disk), rows in zip(asked[node_uuid], answer.data, strict=True):
+            if isinstance(rows, Failed):
+                unresponsive[node_uuid] = errors.NodeCallFailed(
+                    answer.node_name, BLOCKDEV_SNAPSHOT_LIST.name, *rows
+                )
+                continue
             kept += [
                 DiskSnapshot(instance, index, disk, node_uuid, snapshots.SnapshotInfo(*row))
                 for row in rows

@@ -22,6 +22,7 @@ from ganeti.objects import cluster_rules, disk_templates, fill, snapshots
 from ganeti.objects.by_node import instances_of_node
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+from ganeti.wire.calls.base import Failed
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
@@ -436,6 +437,13 @@ class StorageCheck:
         for uuid, dimensions in self._ask(BLOCKDEV_GETDIMENSIONS, asked).items():
             name = self._data.nodes[uuid].name
             for (disk, instance), found in zip(asked[uuid], dimensions, strict=True):
+                if isinstance(found, Failed):
+                    self._findings.report(
+                        "EINSTANCEFAULTYDISK",
+                        instance.name,
+                        f"{disk.iv_name} could not be examined on node {name}: {found.text}",
+                    )
+                    continue
                 self._findings.check(
                     found is None,
                     "EINSTANCEMISSINGDISK",
