@@ -179,7 +179,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         undo.add(
             f"directory of disks on node {target.name}",
             disk_work.remove_storage_dir,
-            self.rpc,
+            self.ctx,
             instance,
             disks,
             target.uuid,

@@ -256,7 +256,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             disks = self.config.instance_disks(instance)
             if plan.nodes:
                 undo.add(
-                    "the disk directory", disk_work.remove_storage_dir, self.rpc, instance, disks
+                    "the disk directory", disk_work.remove_storage_dir, self.ctx, instance, disks
                 )
             disk_work.create_storage_dir(self.rpc, instance, disks)
             for index, disk in plan.disks:

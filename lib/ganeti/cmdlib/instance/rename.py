@@ -3,12 +3,16 @@
 Directories of disk files have the name of the instance. They are renamed first, which may be
 repeated; then name and paths change in the configuration in one step. After an interruption in
 between, the same command completes the operation.
+
+A directory stays as it is when disks are there which were detached from the instance, or belong to
+another one now: their paths would become wrong, and a guest may use them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import posixpath
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ganeti import errors
@@ -22,7 +26,6 @@ from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.params import instance as params
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, fill
-from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH
 from ganeti.opcodes.instance import OpInstanceRename
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_SETINFO_MULTI, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME
@@ -32,12 +35,12 @@ from ganeti.wire.calls import BLOCKDEV_SETINFO_MULTI, FILE_STORAGE_DIR_RENAME, I
 class RenamePlan:
     """The new name.
 
-    :ivar directories: old and new path of the directory of disk files; None for other disks.
+    :ivar directories: old and new path of each directory of disk files which is renamed.
     """
 
     instance: Instance
     name: str
-    directories: tuple[str, str] | None
+    directories: tuple[tuple[str, str], ...]
 
 
 def renamed_disk(disk: Disk, old_dir: str, new_dir: str) -> Disk:
@@ -105,22 +108,26 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         )
         if after != before:
             params.refuse_guest(instance.hypervisor, self.new_name, after)
-        directories = None
-        if any(disk.dev_type in INSTANCE_DEPENDENT_PATH for disk in disks):
-            old = disk_work.storage_dir(disks)
-            assert old is not None
-            if posixpath.basename(old) == instance.name != self.new_name:
-                directories = (old, posixpath.join(posixpath.dirname(old), self.new_name))
-        return RenamePlan(instance, self.new_name, directories)
+        return RenamePlan(instance, self.new_name, tuple(self._directories(instance)))
+
+    def _directories(self, instance: Instance) -> Iterator[tuple[str, str]]:
+        """Return the directories with the old name which nobody else uses, and their new paths."""
+        disks = self.config.instance_disks(instance)
+        for old in disk_work.storage_dirs(disks):
+            if posixpath.basename(old) != instance.name or instance.name == self.new_name:
+                continue
+            others = disk_work.other_users(self.config, old, disks)
+            if others:
+                self.log.info(
+                    f"directory {old} keeps its name, because {len(others)} disks which do not"
+                    f" belong to instance {instance.name} are there, too"
+                )
+                continue
+            yield old, posixpath.join(posixpath.dirname(old), self.new_name)
 
     def steps(self, plan: RenamePlan) -> list[str]:
-        moved = (
-            []
-            if plan.directories is None
-            else [f"rename directory {plan.directories[0]} to {plan.directories[1]}"]
-        )
         return [
-            *moved,
+            *(f"rename directory {old} to {new}" for old, new in plan.directories),
             *(
                 [f"rename instance {plan.instance.name} to {plan.name}"]
                 if plan.name != plan.instance.name
@@ -132,8 +139,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
     def exec(self, plan: RenamePlan) -> str:
         instance = plan.instance
         with UndoStack(self.log.warn) as undo:
-            if plan.directories is not None:
-                old, new = plan.directories
+            for old, new in plan.directories:
                 undo.add(f"directory {new}", self._rename_directory, instance, new, old)
                 self._rename_directory(instance, old, new)
             if plan.name != instance.name:
@@ -158,11 +164,11 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         with self.config.transaction() as change:
             present = change.data.instances[plan.instance.uuid]
             change.instances.update(dataclasses.replace(present, name=plan.name), self.ctx.ec_id)
-            if plan.directories is None:
-                return
+            renamed = dict(plan.directories)
             for disk in self.config.instance_disks(present):
-                if disk.dev_type in INSTANCE_DEPENDENT_PATH:
-                    change.disks.update(renamed_disk(disk, *plan.directories))
+                for old in disk_work.storage_dirs([disk]):
+                    if old in renamed:
+                        change.disks.update(renamed_disk(disk, old, renamed[old]))
 
     def _update_storage_info(self, instance: Instance) -> None:
         """Write the new name into the tags of the volumes, for the administrator only."""

@@ -155,7 +155,7 @@ class Creation:
         if to_make:
             unit.log.feedback("* making the disks of the instance")
             # Files which stay there are not of this instance, so it need not stay for them.
-            undo.add("the disk directory", disk_work.remove_storage_dir, unit.rpc, instance, disks)
+            undo.add("the disk directory", disk_work.remove_storage_dir, unit.ctx, instance, disks)
             disk_work.create_storage_dir(unit.rpc, instance, disks)
         undo.add("", self._attempt, "disks", disk_work.remove_disks, unit.ctx, instance, to_make)
         disk_work.create_disks(unit.ctx, instance, to_make)

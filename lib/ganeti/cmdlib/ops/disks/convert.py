@@ -155,12 +155,8 @@ def clear(ctx: Context, instance: Instance, *, last: bool = False) -> None:
         by_nodes.setdefault(tuple(_nodes_of(disk, instance)), []).append(disk)
     for nodes, some in by_nodes.items():
         disk_work.remove_disks(ctx, instance, some, nodes)
-    used = disk_work.storage_dir(ctx.config.instance_disks(instance))
-    for disk in disks:
-        # Files of one disk template are in one directory, which is removed with the last of them.
-        node = _nodes_of(disk, instance)[0]
-        if disk_work.storage_dir([disk]) != used or node != instance.primary_node:
-            disk_work.remove_storage_dir(ctx.rpc, instance, [disk], node)
+    for nodes, some in by_nodes.items():
+        disk_work.remove_storage_dir(ctx, instance, some, nodes[0])
     if disks:
         with ctx.config.transaction() as change:
             for disk in disks:

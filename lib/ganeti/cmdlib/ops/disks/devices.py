@@ -23,6 +23,7 @@ from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
 from ganeti.objects import fill
 from ganeti.objects.disk_templates import (
     EXCLUSIVE_STORAGE,
+    EXT_MIRRORED,
     INSTANCE_DEPENDENT_PATH,
     LVM_BASED,
 )
@@ -115,38 +116,83 @@ def mirrored_internally(disks: Iterable[Disk]) -> bool:
 # -- directories of files --------------------------------------------------------
 
 
-def storage_dir(disks: Sequence[Disk]) -> str | None:
-    """Directory which holds the disk files of one instance; None when the disks are not files."""
-    for disk in disks:
-        if disk.dev_type in INSTANCE_DEPENDENT_PATH:
-            return posixpath.dirname(disk.file_id.path)
-    return None
+def storage_dirs(disks: Iterable[Disk]) -> list[str]:
+    """Return the directories which hold files of these disks, each once.
+
+    One may have the name of another instance: a disk keeps its place when it is detached and
+    attached again.
+    """
+    found = [
+        posixpath.dirname(disk.file_id.path)
+        for disk in disks
+        if disk.dev_type in INSTANCE_DEPENDENT_PATH
+    ]
+    return list(dict.fromkeys(found))
+
+
+def other_users(
+    config: Config, directory: str, disks: Iterable[Disk], node_uuid: str | None = None
+) -> list[Disk]:
+    """Return the disks besides the given ones which have their files in a directory.
+
+    They may be detached, or belong to any instance.
+
+    :param node_uuid: look for files on this node only; those which all nodes share count, too.
+    """
+    data = config.snapshot()
+    given = {disk.uuid for disk in disks}
+    owners = {uuid: one.primary_node for one in data.instances.values() for uuid in one.disks}
+    return [
+        disk
+        for uuid, disk in data.disks.items()
+        if uuid not in given
+        and storage_dirs([disk]) == [directory]
+        and (
+            node_uuid is None
+            or disk.dev_type in EXT_MIRRORED
+            or node_uuid in (disk.nodes or (owners.get(uuid, node_uuid),))
+        )
+    ]
+
+
+def directory_for_new(config: Config, instance: Instance) -> str | None:
+    """Return the directory of an instance in which a new file belongs; None for a new one.
+
+    :returns: none in which another instance or a detached disk has files, too.
+    """
+    disks = config.instance_disks(instance)
+    own = storage_dirs(disks)
+    named = [directory for directory in own if posixpath.basename(directory) == instance.name]
+    alone = [directory for directory in own if not other_users(config, directory, disks)]
+    return next(iter([*named, *alone]), None)
 
 
 def create_storage_dir(
     rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
 ) -> None:
-    """Create the directory for the disk files of an instance.
+    """Create the directories for the disk files of an instance.
 
     :param node_uuid: the node; by default the primary node of the instance.
     """
-    directory = storage_dir(disks)
-    if directory is not None:
+    for directory in storage_dirs(disks):
         node = node_uuid or instance.primary_node
         rpc.call(FILE_STORAGE_DIR_CREATE, node, path=directory).payload()
 
 
 def remove_storage_dir(
-    rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
+    ctx: Context, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
 ) -> None:
-    """Remove the directory for the disk files of an instance, which must be empty or missing.
+    """Remove the directories for disk files which are removed, unless other disks are there.
 
+    They must be empty or missing.
+
+    :param disks: the disks which are removed; they may still be in the configuration.
     :param node_uuid: the node; by default the primary node of the instance.
     """
-    directory = storage_dir(disks)
-    if directory is not None:
-        node = node_uuid or instance.primary_node
-        rpc.call(FILE_STORAGE_DIR_REMOVE, node, path=directory).payload()
+    node = node_uuid or instance.primary_node
+    for directory in storage_dirs(disks):
+        if not other_users(ctx.config, directory, disks, node):
+            ctx.rpc.call(FILE_STORAGE_DIR_REMOVE, node, path=directory).payload()
 
 
 # -- creating and removing -------------------------------------------------------

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import Context, JobLog, why
+from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import capacity, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.params import devices
@@ -357,8 +357,8 @@ def _make(
 ) -> None:
     secondaries = ctx.config.secondary_nodes(instance)
     existing = ctx.config.instance_disks(instance)
-    # In the directory of the instance's other disk files, if there are any.
-    directory = disk_work.storage_dir(existing) or directory
+    # In the directory of the instance's other disk files, if there is one.
+    directory = disk_work.directory_for_new(ctx.config, instance) or directory
     (disk,) = specs.make_disks(
         ctx.config,
         template,
@@ -442,8 +442,8 @@ def _leave(ctx: Context, instance: Instance, step: DiskStep, plug: Hotplug | Non
         with ctx.config.transaction() as change:
             change.disks.detach(instance.uuid, disk.uuid)
     instance = ctx.config.instance(instance.uuid)
-    if not instance.disks and step.action == MOD_REMOVE:
-        _remove_directory(ctx.rpc, ctx.log, instance, disk)
+    if step.action == MOD_REMOVE:
+        _remove_directory(ctx, instance, disk)
     if instance.disks_active:
         _renew_links(ctx, instance, step.index)
 
@@ -469,11 +469,12 @@ def _require_reachable(
             )
 
 
-def _remove_directory(rpc: RpcRunner, log: JobLog, instance: Instance, disk: Disk) -> None:
+def _remove_directory(ctx: Context, instance: Instance, disk: Disk) -> None:
+    """Remove the directory of a disk which was removed, if it was the last one there."""
     try:
-        disk_work.remove_storage_dir(rpc, instance, [disk])
+        disk_work.remove_storage_dir(ctx, instance, [disk])
     except errors.RpcError as err:
-        log.warn(f"the disk directory of instance {instance.name} was not removed: {why(err)}")
+        ctx.log.warn(f"the disk directory of instance {instance.name} was not removed: {why(err)}")
 
 
 def _renew_links(ctx: Context, instance: Instance, first: int) -> None:

@@ -83,7 +83,7 @@ def _remove_disks(ctx: Context, instance: Instance, *, ignore: bool) -> None:
             ignore=ignore,
         )
     try:
-        disk_work.remove_storage_dir(ctx.rpc, instance, disks)
+        disk_work.remove_storage_dir(ctx, instance, disks)
     except errors.RpcError as err:
         _tolerate(
             ctx.log,
