@@ -185,3 +185,17 @@ def test_names_of_devices(here: Any) -> None:
     assert DeviceNames.parse(found["/srv/disk"]).own
     assert found["/dev/disk/by-id/nothing"].endswith("No such file or directory")
     assert found["/dev/null"] == "/dev/null is not a block device"
+
+
+def test_one_volume_group_which_cannot_be_read(here: Any) -> None:
+    def run(argv: list[str], *, check: bool = True, **_options: Any) -> process.Completed:
+        if argv[-1] != "xenvg" and check:
+            raise errors.CommandError(argv, 5, "Cannot process volume group broken")
+        text = "xenvg|lv1|200.00|-wi-ao----\n" if argv[0] == "lvs" else PVS
+        return process.Completed(tuple(argv), 0, text, "", None)
+
+    with facts.use(facts.Lvm(run)):
+        found = check(nv.LVLIST, ["broken", "xenvg"])
+        assert "Cannot process" in found.pop("broken")
+        assert found == {"xenvg/lv1": ["200.00", False, True]}
+        assert [row[0] for row in check(nv.PVLIST, ["xenvg"])] == ["/dev/sda", "/dev/sdb"]

@@ -51,16 +51,25 @@ def _used_twice(_argument: Any) -> list[str]:
     return sorted(lvm.here().groups_used_twice())
 
 
-def _volumes(argument: Any) -> dict[str, list[object]]:
-    """Return volumes of a group or of all: ``vg/lv`` -> [size in MiB as text, inactive, open]."""
-    return lvm.here().listed([argument] if argument else [])
+def _volumes(argument: Any) -> dict[str, Any]:
+    """Return volumes: ``vg/lv`` -> [size in MiB as text, inactive, open].
+
+    :param argument: a group, or None for all. With a list of groups it is also for all; if LVM
+        cannot read all, for these, and the name of one which cannot be read -> why.
+    """
+    if not isinstance(argument, list):
+        return lvm.here().listed([argument] if argument else [])
+    try:
+        return lvm.here().listed([])
+    except errors.StorageError:
+        return {**lvm.here().listed_apart(argument)}
 
 
 def _physical(argument: Any) -> list[list[Any]]:
     """Return physical volumes: [name, group, size MiB, free MiB, attributes, volumes] each."""
     return [
         [pv.name, pv.vg_name, pv.size, pv.free, pv.attributes, list(pv.lv_list or ())]
-        for pv in lvm.here().physical()
+        for pv in lvm.here().physical(argument[0] if len(argument) == 1 else "")
         if pv.vg_name in argument
     ]
 
@@ -123,7 +132,7 @@ CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.DRBDLIST: (ht.Any, _or_why(_minors, list)),
     nv.DRBDVERSION: (ht.Any, _or_why(_version, list)),
     nv.EXCLUSIVEPVS: (_NAMES, _or_why(_shared_physical, list)),
-    nv.LVLIST: (ht.Maybe(ht.Str), _or_why(_volumes, dict)),
+    nv.LVLIST: (ht.Or(ht.Maybe(ht.Str), ht.ListOf(ht.NonEmptyString)), _or_why(_volumes, dict)),
     nv.PVLIST: (_NAMES, _or_why(_physical, list)),
     nv.VGDUPLICATES: (ht.Any, _or_why(_used_twice, list)),
     nv.VGLIST: (ht.Any, _or_why(_groups, dict)),

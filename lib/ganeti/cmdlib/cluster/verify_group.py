@@ -245,7 +245,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             if self.op.verify_clutter:
                 checks[nv.SSH_CLUTTER] = [node.name for node in self.config.nodes()]
         exclusive = bool(fill.fill_nd(cluster, plan.group)["exclusive_storage"])
-        checks.update(verify_storage.node_checks(cluster, exclusive))
+        checks.update(verify_storage.node_checks(self.config.snapshot(), exclusive))
         checks.update(programs.node_checks(self.config))
         checks.update(devices.node_checks(self.config.snapshot(), nodes))
         bridges = self._bridges()

@@ -440,9 +440,8 @@ VG_LIST = Call(
     timeout_s=TIMEOUT_URGENT_S,
     many=True,
 )
-#: Logical volumes: "vg/lv" -> [size in MiB as text, inactive, online].
+#: A logical volume: [size in MiB as text, inactive, online].
 LISTED_VOLUME = ht.Tuple(ht.Or(ht.Str, ht.Int, ht.Float), ht.Bool, ht.Bool)
-LISTED_VOLUMES = ht.DictOf(ht.Str, LISTED_VOLUME)
 #: Ask for logical volumes. ``groups``: names of volume groups, empty for all.
 #: -> dict of "vg/lv" -> [size in MiB as text, inactive, online], and "vg" -> why, for one of the
 #: groups which cannot be read

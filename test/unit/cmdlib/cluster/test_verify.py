@@ -385,6 +385,15 @@ def test_a_missing_disk(master):
     assert "disk/0" in findings(master, "EINSTANCEMISSINGDISK")[0]
 
 
+def test_a_disk_which_cannot_be_examined_is_not_missing(master):
+    odd = errors.BlockDeviceError("not mounted")
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [odd]
+    assert master.run(group()) is False
+    assert "EINSTANCEMISSINGDISK" not in "".join(findings(master))
+    (line,) = findings(master, "EINSTANCEFAULTYDISK")
+    assert "disk/0 could not be examined on node" in line and "not mounted" in line
+
+
 def test_an_instance_meant_to_run_on_an_offline_node(root):
     web = instance_of("web", "node2", admin_state="up")
     changes = {2: {"offline": True, "master_candidate": False}}

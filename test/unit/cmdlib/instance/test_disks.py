@@ -364,6 +364,25 @@ def test_lost_disks_are_made_on_other_nodes():
     assert set(nodes_of(master, "blockdev_create_multi")) == {"node2", "node3"}
 
 
+def test_a_disk_of_which_nobody_can_tell_is_left_alone_and_the_others_are_made():
+    master = master_with(plain(0), plain(1), plain(2))
+    odd = errors.BlockDeviceError("volume group is damaged")
+    master.rpc.answers["blockdev_getdimensions"] = [odd, None, [1 << 30, None]]
+    before = disks_of(master)
+    master.run(OpInstanceRecreateDisks(instance_name="web"))
+    after = disks_of(master)
+    assert [one.logical_id == two.logical_id for one, two in zip(before, after, strict=True)] == [
+        True,
+        False,
+        True,
+    ]
+    assert master.job.said("disk 0 is left alone, because it is not known whether it is lost")
+    named = OpInstanceRecreateDisks(instance_name="web", disks=[[0, {}]])
+    master = master_with(plain(0), plain(1), plain(2))
+    master.rpc.answers["blockdev_getdimensions"] = [odd]
+    assert "is damaged" in master.refused(named, errors.ECODE_ENVIRON)
+
+
 def test_disks_that_are_not_lost_are_not_left_behind():
     master = master_with(plain())
     op = OpInstanceRecreateDisks(instance_name="web", nodes=["node3"])

@@ -13,7 +13,7 @@ from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants import node_verify as nv
 from ganeti.objects import device_names, disk_templates
 from ganeti.wire.calls.instance import OS_ROWS
-from ganeti.wire.calls.storage import LISTED_VOLUMES
+from ganeti.wire.calls.storage import LISTED_VOLUME
 
 _NUMBER: Final = ht.Or(ht.Int, ht.Float)
 _TEXTS: Final = ht.ListOf(ht.Str)
@@ -45,7 +45,7 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     nv.FILELIST: ht.DictOf(ht.Str, ht.Str),
     nv.HVPARAMS: ht.ListOf(ht.Tuple(ht.Str, ht.Str, ht.Str)),
     nv.HYPERVISOR: _PROBLEMS,
-    nv.LVLIST: ht.Or(ht.Str, LISTED_VOLUMES),
+    nv.LVLIST: ht.Or(ht.Str, ht.DictOf(ht.Str, ht.Or(LISTED_VOLUME, ht.Str))),
     nv.MASTERIP: ht.Bool,
     nv.NODENETTEST: _PROBLEMS,
     nv.NODESETUP: _TEXTS,

@@ -27,7 +27,7 @@ from ganeti.wire.calls.base import Failed
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.config import Config
-    from ganeti.objects import Cluster, Disk, Instance, Node, NodeGroup
+    from ganeti.objects import Cluster, ConfigData, Disk, Instance, Node, NodeGroup
     from ganeti.rpc import RpcRunner
     from ganeti.wire.calls.base import Call
 
@@ -43,16 +43,21 @@ def uses_lvm(cluster: Cluster) -> bool:
     return bool(disk_templates.LVM_BASED & set(cluster.enabled_disk_templates))
 
 
-def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
+def node_checks(data: ConfigData, exclusive: bool) -> dict[str, Any]:
     """Make the checks of ``node_verify`` for this module: name of a check -> its argument.
 
     :param exclusive: the nodes of the group have exclusive storage.
     """
+    cluster = data.cluster
     checks: dict[str, Any] = {}
     if uses_lvm(cluster):
         name = cluster.volume_group_name or ""
         checks |= {nv.VGDUPLICATES: None}
-        checks.update({nv.VGLIST: None, nv.LVLIST: None, nv.PVLIST: [name] if name else []})
+        groups = {
+            str(v.logical_id[0]) for d in data.disks.values() for v in d.walk() if v.is_volume
+        }
+        checks[nv.LVLIST] = sorted({name, *groups} - {""}) or None
+        checks.update({nv.VGLIST: None, nv.PVLIST: [name] if name else []})
         if exclusive and name:
             checks[nv.EXCLUSIVEPVS] = [name]
     if disk_c.DRBD8 in cluster.enabled_disk_templates:
@@ -317,9 +322,15 @@ class StorageCheck:
             if not isinstance(listed, dict):
                 continue
             expected = wanted[node.uuid]
+            unknown = {name: reason for name, reason in listed.items() if isinstance(reason, str)}
+            for name, reason in sorted(unknown.items()):
+                self._findings.report(
+                    "ENODELVM", node.name, f"did not report volume group {name}: {reason}"
+                )
+            listed = {name: found for name, found in listed.items() if name not in unknown}
             for name, instance_name in sorted(expected.items()):
                 self._findings.check(
-                    name not in listed,
+                    name not in listed and name.partition("/")[0] not in unknown,
                     "EINSTANCEMISSINGDISK",
                     instance_name,
                     f"volume {name} is missing on node {node.name}",

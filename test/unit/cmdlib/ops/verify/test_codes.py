@@ -442,6 +442,11 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODELVM", tells(NODE2, vg_duplicates=[VG, "ubuntu-vg"]), f"have the name {VG}, so LVM"),
     ("ENODELVM", tells(NODE2, vglist="no vgs"), "no vgs"),
     ("ENODELVM", tells(NODE2, lvlist="no lvs"), "no lvs"),
+    (
+        "ENODELVM",
+        tells(NODE2, lvlist={VG: "cannot query LVM"}),
+        f"did not report volume group {VG}: cannot query LVM",
+    ),
     ("ENODELVM", tells(NODE2, pvlist="no pvs"), "no pvs"),
     ("ENODELVM", tells(NODE2, pvlist=[["/dev/a:b", VG, 50000.0, 1.0, "a--", []]]), "a colon"),
     (
