@@ -26,6 +26,7 @@ KNOWN = {
     "bootstrap/init.py": "writes it with configfile",
     "bootstrap/node_state.py": "asks whether it exists; removes it and its journal",
     "bootstrap/newer_copies.py": "replaces it with configfile",
+    "bootstrap/renumber.py": "reads and writes it with config.api",
     "cli/failures.py": "asks whether it exists",
     "client/gnt_cluster/upgrade.py": "reads it with configfile; names it to upgrading.simulation",
     "client/gnt_node/program.py": "reads it with config.members",

@@ -23,7 +23,7 @@ import pytest
 import ganeti
 from fakes.config import cluster_of, disk_of, instance_of
 from fakes.transfer_options import keyed
-from ganeti import errors
+from ganeti import errors, storage
 from ganeti.backend.backup import transfers
 from ganeti.backend.instance import helper_disk
 from ganeti.backend.storage import disk_content
@@ -77,6 +77,11 @@ def test_the_word_of_a_transfer_is_in_a_file_of_root(
         lambda argv, env, *_fds: started.append((list(argv), env)) or os.getpid(),
     )
     found = instance()
+    # The size of the disk is asked for.
+    device = Path(storage.device(found.disks_info[0]).path)
+    device.parent.mkdir(parents=True)
+    device.touch()
+    os.truncate(device, found.disks_info[0].size << 20)
     target = (calls.FILE, f"{paths.Paths().export_dir}/x/y")
     names = [
         transfers.import_start(options(), found, "disk/0", target),

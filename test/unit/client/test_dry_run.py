@@ -303,12 +303,14 @@ def test_every_command_that_asks_is_tried() -> None:
         ("ganeti.cli.terminal", "ask_line"),
     }
     tried = {tuple(line.split(" ")[:2]) for line in ASKING}
-    # The first shows the vote, the second its plan (tested above), the others ask about SSH keys and
-    # about keys of the cluster only after the dry run.
+    # The first shows the vote, the second its plan (tested above), renumber works without a master
+    # (bootstrap/test_renumber.py), the others ask about SSH keys and about keys of the cluster only
+    # after the dry run.
     others = {
         ("cluster", "epo"),
         ("cluster", "master-failover"),
         ("cluster", "renew-crypto"),
+        ("cluster", "renumber"),
         ("node", "add"),
     }
     for program_name, command_name in ALL:

@@ -31,7 +31,7 @@ MACHINE = Machine(
 
 def written(machine):
     images = [
-        ovf_writer.Image(disk.path, 1 << 30, disk.format, disk.size_mib, disk.gzip)
+        ovf_writer.Image(disk.path, 1 << 30, disk.format, disk.size_mib << 20, disk.gzip)
         for disk in machine.disks
     ]
     return ovf_writer.describe(machine, images, external=False)

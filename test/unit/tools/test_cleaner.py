@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,10 +108,10 @@ def test_what_cannot_be_removed_stops_nothing(
     first, second = old(f"{here.log_os_dir}/a", 22), old(f"{here.log_os_dir}/b", 22)
     plain = os.unlink
 
-    def unlink(path: str) -> None:
-        if path.endswith("/a"):
+    def unlink(path: str, **more: Any) -> None:
+        if path == str(first):
             raise PermissionError(13, "Permission denied")
-        plain(path)
+        plain(path, **more)
 
     monkeypatch.setattr("ganeti.utils.fs.os.unlink", unlink)
     assert cleaner.clean("node", dry_run=False, now=NOW) == 1
