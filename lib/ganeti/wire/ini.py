@@ -23,8 +23,8 @@ from ganeti.wire import json
 #: The section with the values which the plain form does not give back.
 EXACT = "exact"
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_./-]+", re.ASCII)
-#: Texts which readers of such files take for "not set".
-_NOTHING = ("None", "none")
+#: Section -> texts which an import takes there for a value which was not set.
+_NOT_SET = {"instance": ("None", "none"), "hypervisor": ("None",), "backend": ("None",)}
 
 
 class Ini(NamedTuple):
@@ -84,7 +84,7 @@ def describe(sections: Mapping[str, Mapping[str, object]]) -> str:
             if shown is not None:
                 taken.add(key.lower())
                 own[key] = text
-            if shown != text or (isinstance(value, str) and value in _NOTHING):
+            if shown != text or (isinstance(value, str) and value in _NOT_SET.get(name, ())):
                 exact.append([name, key, text])
     if exact:
         plain[EXACT] = {str(index): json.dumps(one) for index, one in enumerate(exact)}

@@ -57,6 +57,17 @@ def test_a_simple_file_has_nothing_of_ours():
     assert text == "[export]\nversion = 0\n\n[os]\nSize = 9\n\n"
 
 
+def test_only_texts_which_an_import_would_leave_out_are_written_twice():
+    values = {"a": "None", "b": "none", "c": None}
+    sections = ("export", "instance", "hypervisor", "backend", "os", "os_private")
+    assert ini.parse(ini.describe({name: values for name in sections})).exact == {
+        ("instance", "a"),
+        ("instance", "b"),
+        ("hypervisor", "a"),
+        ("backend", "a"),
+    }
+
+
 def test_a_value_which_somebody_has_edited_counts():
     text = ini.describe({"os": {"data": "a\n  b\n", "other": " x", "gone": "c\n"}})
     text = text.replace("data = a", "data = z", 1).replace("gone = c\n", "", 1)
