@@ -163,7 +163,7 @@ def by_directory(top: str, nodes: Sequence[RemoteNode]) -> dict[str, str]:
 
     shared_dir.mark(top, token, "here")
     try:
-        on_others(lambda key: f"printf %s {token} > {marks[key]}")
+        on_others(lambda key: f": > {marks[key]}")
         look = "; ".join(f"[ ! -e {mark} ] || echo {key}" for key, mark in marks.items())
         seen = on_others(lambda _key: look)
         mine = shared_dir.seen(top, token, keys)

@@ -28,6 +28,16 @@ def test_marks(tmp_path):
         shared_dir.mark(str(tmp_path / "missing"), "t1", "node-1")
 
 
+def test_a_mark_waits_for_no_disk(tmp_path, monkeypatch):
+    flushed = []
+    for call in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, call, flushed.append)
+    shared_dir.mark(str(tmp_path), "t1", "node-1")
+    assert shared_dir.seen(str(tmp_path), "t1", ["node-1"]) == ["node-1"]
+    shared_dir.unmark(str(tmp_path), "t1", "node-1")
+    assert flushed == []
+
+
 def test_a_forgotten_mark_is_removed_by_the_next_one(tmp_path):
     for token in ("old", "recent"):
         shared_dir.mark(str(tmp_path), token, "gone")
