@@ -29,6 +29,7 @@ from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 from ganeti.rpc import Question, Result
+from ganeti.utils import shared_dir
 from ganeti.wire import errors as wire_errors
 from ganeti.wire.calls import Call
 
@@ -252,7 +253,10 @@ class NodeSide:
         return found
 
     def stored(self) -> set[str]:
-        """Disk files and their directories: ``node1:web/disk``, ``shared:web``."""
+        """Disk files and their directories: ``node1:web/disk``, ``shared:web``.
+
+        Without :meth:`marks`.
+        """
         places = {"shared": self.directory / "shared"}
         for node in self.config.nodes():
             places[node.name.split(".")[0]] = self.root(node.name) / LOCAL
@@ -260,7 +264,20 @@ class NodeSide:
             f"{name}:{path.relative_to(top)}"
             for name, top in places.items()
             for path in top.rglob("*")
+            if path.parent != top or not path.name.startswith(shared_dir.PREFIX)
         }
+
+    def marks(self) -> list[Path]:
+        """What interrupted comparisons left in the directories of all instances.
+
+        A comparison there removes it an hour later. In the directory of one instance there may be
+        no other comparison, so that a mark there counts as left behind.
+        """
+        tops = [
+            self.directory / "shared",
+            *(self.root(n.name) / LOCAL for n in self.config.nodes()),
+        ]
+        return [path for top in tops for path in top.glob(f"{shared_dir.PREFIX}*")]
 
     def recorded(self) -> set[str]:
         """What :meth:`stored` should say by the configuration."""

@@ -22,7 +22,7 @@ from ganeti.objects.disk import Disk
 from ganeti.platform import paths
 from ganeti.storage import base, content
 from ganeti.storage.base import BlockDevice
-from ganeti.utils import fs, retry
+from ganeti.utils import fs, retry, shared_dir
 
 _MIB = 1 << 20
 # The usual file systems have no larger sparse files.
@@ -123,6 +123,8 @@ def create_dir(virtual_path: str) -> None:
 def remove_dir(virtual_path: str) -> None:
     """Remove an empty directory; one which does not exist is not an error.
 
+    Marks of interrupted comparisons (:mod:`ganeti.utils.shared_dir`) are removed with it.
+
     :raises FileStoragePathError: the path is not allowed, the directory is not empty, or it cannot
         be removed.
     """
@@ -130,7 +132,7 @@ def remove_dir(virtual_path: str) -> None:
 
     def removed() -> None:
         try:
-            os.rmdir(path)
+            _remove_dir_and_marks(path)
         except FileNotFoundError:
             return
         except OSError as err:
@@ -145,6 +147,21 @@ def remove_dir(virtual_path: str) -> None:
         raise errors.FileStoragePathError(
             f"cannot remove the directory {path}: {err.strerror}"
         ) from err
+
+
+def _remove_dir_and_marks(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError as err:
+        if err.errno != errno.ENOTEMPTY:
+            raise
+        names = os.listdir(path)
+        marks = [name for name in names if name.startswith(shared_dir.PREFIX)]
+        if not all(name in marks or _is_open_elsewhere(name) for name in names):
+            raise
+        for name in marks:
+            fs.remove_file(f"{path}/{name}")
+        os.rmdir(path)
 
 
 def _is_open_elsewhere(name: str) -> bool:

@@ -6,7 +6,8 @@ no cache of a network file system has an answer of the past. The file is empty, 
 the whole answer, and nothing is flushed, because nobody needs the answer after a power failure.
 
 A mark is removed after the comparison. What an interrupted one has left, the next mark in the
-directory removes when it is older than an hour by the clock of the file system.
+directory removes when it is older than an hour by the clock of the file system. When the directory
+of an instance is removed, its marks go with it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from ganeti import errors, storage
 from ganeti.objects.disk import Disk
 from ganeti.platform import paths
 from ganeti.storage import file
+from ganeti.utils import shared_dir
 
 DIRECTORY = "/srv/ganeti/file-storage/web1"
 MIB = 1 << 20
@@ -222,6 +223,21 @@ def test_list_of_allowed_directories(root: Path) -> None:
     listing.write_text("")
     with pytest.raises(errors.FileStoragePathError, match="not below a directory listed"):
         file.check_acceptable("/srv/one")
+
+
+def test_a_directory_goes_with_the_marks_of_an_interrupted_comparison(root: Path) -> None:
+    file.create_dir(DIRECTORY)
+    directory = local(root).parent
+    shared_dir.mark(str(directory), "token", "one")
+    shared_dir.mark(str(directory), "token", "other")
+    local(root).touch()
+    with pytest.raises(errors.FileStoragePathError, match="cannot remove .*not empty"):
+        file.remove_dir(DIRECTORY)
+    # They may belong to a comparison which goes on.
+    assert len(os.listdir(directory)) == 3
+    local(root).unlink()
+    file.remove_dir(DIRECTORY)
+    assert not directory.exists()
 
 
 def test_directories(root: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from ganeti.objects import ipolicy
 from ganeti.opcodes import backup
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
+from ganeti.utils import shared_dir
 from ganeti.wire import json
 
 LONG = bool(os.environ.get("GANETI_LONG"))
@@ -286,6 +288,38 @@ def test_the_content_survives_every_interruption(tmp_path: Path) -> None:
         for disk in cluster.config.instance_disks(web(cluster)):
             path = Path(str(cluster.rpc.root("node1.example.com")) + disk.logical_id[1])
             assert path.read_bytes() == bytes([1]) * (1 << 20), (how, at)
+
+
+def test_the_mark_of_a_dead_master_goes_with_a_later_comparison(tmp_path: Path) -> None:
+    """One of a directory which nodes share; that of an old master, and after an hour."""
+    op, start, _recover = CASES["failover-stopped"]
+    whole = fresh(tmp_path / "whole", **start)
+    whole.run(op())
+    assert whole.rpc.marks() == []
+    at = whole.rpc.calls.index(("directory_unmark", "node1.example.com"))
+    cluster = fresh(tmp_path / "kill", **start)
+    cluster.broken(op(), at, "kill")
+    (mark,) = cluster.rpc.marks()
+    cluster.run(op())
+    assert cluster.rpc.marks() == [mark]
+    hour_ago = time.time() - 3700
+    os.utime(mark, (hour_ago, hour_ago))
+    cluster.run(ops.OpInstanceFailover(instance_name=WEB, target_node="node1"))
+    assert cluster.rpc.marks() == []
+
+
+def test_the_mark_of_a_dead_master_goes_with_the_instance(tmp_path: Path) -> None:
+    """One of the instance's own directory."""
+    op, start, _recover = CASES["move-stopped"]
+    whole = fresh(tmp_path / "whole", **start)
+    whole.run(op())
+    at = whole.rpc.calls.index(("directory_unmark", "node1.example.com"))
+    cluster = fresh(tmp_path / "kill", **start)
+    cluster.broken(op(), at, "kill")
+    (left,) = cluster.rpc.stored() - cluster.rpc.recorded()
+    assert left.startswith(f"node1:{WEB}/{shared_dir.PREFIX}")
+    cluster.run(ops.OpInstanceRemove(instance_name=WEB))
+    assert cluster.rpc.stored() == set()
 
 
 def test_uuids_are_those_of_the_fakes(tmp_path: Path) -> None:
