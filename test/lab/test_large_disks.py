@@ -20,10 +20,10 @@ TIB = 1 << 20
 OLD_LIMIT_MIB = 4193152
 _NODES = ("node1", "node2")
 _REAL_SECTORS = 8 << 11
-_TABLE = (
-    f"0 {_REAL_SECTORS} linear /dev/loop6 0\\n{_REAL_SECTORS} {(6 << 31) - _REAL_SECTORS} zero\\n"
-)
-# The metadata of LVM are in the part which is kept.
+_KEPT = f"0 {_REAL_SECTORS} linear /dev/loop6 2048"
+_TABLE = rf"{_KEPT}\n{_REAL_SECTORS} {(6 << 31) - _REAL_SECTORS} zero\n"
+# The metadata of LVM are in the part which is kept. It begins behind the first MiB of the loop
+# device, where LVM would find its label, too.
 _OWN_METADATA = "--metadatasize 4m --dataalignment 8m"
 
 
@@ -32,7 +32,7 @@ def group(cluster: Cluster) -> Iterator[None]:
     """A volume group of 6 TiB on two machines, and an instance policy which allows its disks."""
     for name in _NODES:
         cluster.lab[name].run(
-            "modprobe dm-zero && truncate -s 8M /root/large && losetup /dev/loop6 /root/large &&"
+            "modprobe dm-zero && truncate -s 9M /root/large && losetup /dev/loop6 /root/large &&"
             f" printf '{_TABLE}' | dmsetup create large &&"
             f" pvcreate -q {_OWN_METADATA} /dev/mapper/large &&"
             f" vgcreate -q {LARGE} /dev/mapper/large"
