@@ -47,6 +47,7 @@ from ganeti.wire.calls import (
     BLOCKDEV_SNAPSHOT,
 )
 from ganeti.wire.calls import backup as calls
+from ganeti.wire.calls.base import Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +220,11 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         answer = self.rpc.call(
             BLOCKDEV_GETDIMENSIONS, source.uuid, disks=[(one, instance) for one in left]
         )
-        # An interrupted export has left them, and this one removes them first.
+        # An interrupted export has left them, and this one removes them first. One of which nothing
+        # is known does not count as free space.
         found = [] if answer.failure is not None else zip(left, answer.data, strict=True)
         for one, dimensions in found:
-            if dimensions is not None:
+            if not isinstance(dimensions, Failed | None):
                 needed[one.volume_id.group] -= dimensions[0] >> 20
         capacity.require_free_space(
             self.config,

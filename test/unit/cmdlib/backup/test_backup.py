@@ -21,6 +21,7 @@ from ganeti.opcodes.instance import OpInstanceCreate
 from ganeti.platform import paths
 from ganeti.utils import x509
 from ganeti.utils.receipt import Receipt
+from ganeti.wire.calls.base import Failed
 
 NODE1, NODE2, NODE3 = (f"node{n}.example.com" for n in (1, 2, 3))
 
@@ -293,6 +294,23 @@ def test_a_guest_is_not_stopped_without_space_for_its_snapshots(free, left, enou
     if enough:
         master.run(export(long_sleep=False))
         return
+    assert "1024 MiB needed in volume group xenvg" in master.refused(export(), errors.ECODE_NORES)
+    assert master.rpc.where("web") == ["node1"]
+    assert acting(master) == []
+
+
+def test_an_old_snapshot_which_cannot_be_measured_is_no_free_space():
+    disk = plain_disk()
+    instance = instance_of("web", disks=(disk.uuid,), admin_state="up", disks_active=True)
+    master = Master(cluster_of(2, (instance,), (disk,), enabled_disk_templates=("plain",)))
+    master.rpc.run("web", "node1")
+    Nodes(master)
+    master.rpc.answers["node_info"] = lambda node, args: ["boot", [free_in_group(1023)], []]
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [
+        [1024 << 20, 1]
+        if args["disks"][0].logical_id[1] == "lv"
+        else Failed("the volume group is damaged", None)
+    ]
     assert "1024 MiB needed in volume group xenvg" in master.refused(export(), errors.ECODE_NORES)
     assert master.rpc.where("web") == ["node1"]
     assert acting(master) == []
