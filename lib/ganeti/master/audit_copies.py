@@ -91,7 +91,7 @@ class AuditCopies:
         for uuid in nodes:
             try:
                 self._send_to(uuid)
-            except (errors.RpcError, OSError) as err:
+            except (errors.GenericError, OSError, ValueError) as err:
                 _log.warning("the audit log cannot be sent: %s", err)
                 self._ends.pop(uuid, None)
                 good = False

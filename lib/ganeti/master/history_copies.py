@@ -89,7 +89,8 @@ class HistoryCopies:
         for uuid in sorted(targets & candidates - {master}):
             try:
                 current = self._bring_up_to_date(uuid)
-            except (errors.RpcError, OSError) as err:
+            except (errors.GenericError, OSError, ValueError) as err:
+                # ValueError: a damaged file of the master is no text. The thread goes on.
                 _log.warning("the history of the configuration cannot be sent: %s", err)
                 current = False
             if not current:

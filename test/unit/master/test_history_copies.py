@@ -262,6 +262,14 @@ def test_files_which_are_not_those_of_the_master(lab: Lab, kind: str) -> None:
     assert lab.equal()
 
 
+def test_a_damaged_file_of_the_master_does_not_end_the_copies(lab: Lab) -> None:
+    directory = Path(lab.here(ME).cluster_conf_history_dir)
+    (name, *_others) = history_files.names(str(directory))
+    (directory / name).write_bytes(b"\xff\xfe\n")
+    lab.copies.note_incomplete([OTHER])
+    assert lab.copies.send() == {OTHER}
+
+
 def test_a_long_history_is_sent_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ganeti.master.history_copies._PART_BYTES", 500)
     lab = Lab(tmp_path, file_commits=7)
