@@ -6,9 +6,9 @@ for its memory. All three end complete or leave nothing behind.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.net import interfaces, tap
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import machine, systemd
-from ganeti.utils import fs, process
+from ganeti.utils import fs, process, retry
 
 # QEMU allocates and pins memory before it daemonises, which takes long for a large guest.
 _TIMEOUT_S = 300.0
@@ -231,9 +231,13 @@ def _await_new_halt(control: Qmp) -> None:
 
     QEMU repeats the failed access to the disk at once, and stops the guest when it fails again.
     """
-    deadline = time.monotonic() + _NEW_HALT_S
-    while control.execute("query-status").get("running") and time.monotonic() < deadline:
-        time.sleep(_NEW_HALT_PAUSE_S)
+
+    def halted() -> None:
+        if control.execute("query-status").get("running"):
+            raise retry.Again
+
+    with contextlib.suppress(errors.RetryTimeout):
+        retry.until(halted, timeout_s=_NEW_HALT_S, delay=_NEW_HALT_PAUSE_S)
 
 
 def _new_runtime(
