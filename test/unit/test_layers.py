@@ -461,7 +461,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "metrics", "net", "notify", "process", "records", "retry", "states", "suggest", "text",
             "trace_names", "undo", "x509",
         ),
-        ("filelock", "log", "otlp", "receipt", "shared_dir", "ssh"),
+        ("filelock", "log", "otlp", "peers", "receipt", "shared_dir", "ssh"),
         ("daemonize", "tracing"),
     ),
     "vcluster": (

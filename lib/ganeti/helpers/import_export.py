@@ -24,7 +24,6 @@ import argparse
 import contextlib
 import hmac
 import os
-import queue
 import signal
 import socket
 import ssl
@@ -38,8 +37,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.helpers.import_export_status import Status
 from ganeti.helpers.tls_pipe import TlsPipe
-from ganeti.utils import compress, fs, receipt, text, x509
-from ganeti.utils.net import wait_readable
+from ganeti.utils import compress, fs, peers, receipt, text, x509
 from ganeti.utils.receipt import Tally
 
 EXPORT: Final = "export"
@@ -49,10 +47,7 @@ EXIT_SUCCESS: Final = 0
 EXIT_FAILURE: Final = 1
 
 _BLOCK: Final = 1 << 20
-_HANDSHAKE_S: Final = 30.0
-_MAX_UNAUTHENTICATED: Final = 64
 _RETRY_PAUSE_S: Final = 1.0
-_KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 5}
 
 
 class TransferFailed(errors.GenericError):
@@ -63,29 +58,9 @@ class TransferFailed(errors.GenericError):
 
 
 def _context(options: argparse.Namespace) -> ssl.SSLContext:
-    purpose = ssl.PROTOCOL_TLS_CLIENT if options.mode == EXPORT else ssl.PROTOCOL_TLS_SERVER
-    context = ssl.SSLContext(purpose)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Certificates are made for this transfer; they name no host.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    # One certificate is accepted, which was made for this; the clock of the other end may be wrong.
-    x509.ignore_dates(context)
-    # A connection which breaks must never look like one which was ended properly.
-    context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
-    try:
-        context.set_ciphers(x509.CIPHERS)
-        context.load_cert_chain(options.cert, options.key)
-        context.load_verify_locations(cafile=options.ca)
-    except (OSError, ValueError) as err:
-        raise TransferFailed(f"cannot use certificate {options.cert}: {err}") from err
-    return context
-
-
-def _tune(raw: socket.socket) -> None:
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return x509.one_peer_context(
+        options.cert, options.ca, server=options.mode == IMPORT, key_file=options.key
+    )
 
 
 def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
@@ -98,18 +73,15 @@ def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
         if attempt:
             time.sleep(_RETRY_PAUSE_S)
         try:
-            raw = socket.create_connection(
-                (options.host, options.port),
-                timeout=options.connect_timeout,
-                source_address=(options.bind, 0) if options.bind else None,
+            raw = peers.connect(
+                options.host, options.port, options.connect_timeout, source=options.bind
             )
         except OSError as err:
             status.note(f"cannot connect to {options.host}:{options.port}: {err}")
             continue
-        _tune(raw)
         connection = TlsPipe(raw, context, server_side=False)
         try:
-            with _limited(raw, options.connect_timeout):
+            with peers.limited(raw, options.connect_timeout):
                 connection.handshake()
         except OSError as err:
             connection.close()
@@ -119,23 +91,6 @@ def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
         connection.settimeout(None)
         return connection
     raise TransferFailed(f"cannot connect to {options.host}:{options.port}")
-
-
-@contextlib.contextmanager
-def _limited(raw: socket.socket, limit_s: float) -> Iterator[None]:
-    """End a connection when the block takes longer, even if the peer sends single bytes slowly."""
-
-    def shut() -> None:
-        with contextlib.suppress(OSError):
-            raw.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(limit_s, shut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
@@ -152,112 +107,29 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.bind or "", options.port or 0))
-            listener.listen(_MAX_UNAUTHENTICATED)
+            listener.listen(peers.WAITING_MAX)
         except OSError as err:
             raise TransferFailed(f"cannot listen on {options.bind}:{options.port}: {err}") from err
         status.update(listen_port=listener.getsockname()[1])
-        deadline = time.monotonic() + options.connect_timeout
-        with _UnauthenticatedPeers(context, magic, status) as peers:
-            while (now := time.monotonic()) < deadline:
-                ready = wait_readable([listener, peers.wake], min(deadline, peers.deadline) - now)
-                if listener.fileno() in ready:
-                    peers.add(*listener.accept())
-                connection = peers.authenticated()
-                if connection is not None:
-                    connection.settimeout(None)
-                    return connection
-    raise TransferFailed(f"the other end did not connect within {options.connect_timeout} s")
 
-
-class _UnauthenticatedPeer:
-    """A connection whose peer has not yet proved that it is the other end."""
-
-    def __init__(self, raw: socket.socket, address: str) -> None:
-        self.raw = raw
-        self.address = address
-        self.deadline = time.monotonic() + _HANDSHAKE_S
-        self.connection: TlsPipe | None = None
-        self.problem = ""
-
-    def shut(self) -> None:
-        """End the connection, also under a thread which waits for the peer."""
-        with contextlib.suppress(OSError):
-            self.raw.shutdown(socket.SHUT_RDWR)
-
-
-class _UnauthenticatedPeers:
-    """Authenticates any number of peers at the same time, so that none delays the right one.
-
-    A context manager; at its end all connections are closed but the one which was returned.
-    """
-
-    def __init__(self, context: ssl.SSLContext, magic: str | None, status: Status) -> None:
-        self._context = context
-        self._magic = magic
-        self._status = status
-        # In the order in which they connected.
-        self._waiting: list[_UnauthenticatedPeer] = []
-        self._done: queue.SimpleQueue[_UnauthenticatedPeer] = queue.SimpleQueue()
-        self.wake, self._waker = socket.socketpair()
-
-    def __enter__(self) -> _UnauthenticatedPeers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for peer in self._waiting:
-            peer.shut()
-
-    @property
-    def deadline(self) -> float:
-        """When the next connection has to be closed."""
-        return self._waiting[0].deadline if self._waiting else float("inf")
-
-    def add(self, raw: socket.socket, address: tuple[Any, ...]) -> None:
-        """Begin to authenticate the peer of a new connection."""
-        if len(self._waiting) >= _MAX_UNAUTHENTICATED:
-            # The other end authenticates itself at once.
-            self._close_oldest()
-        _tune(raw)
-        raw.settimeout(_HANDSHAKE_S)
-        peer = _UnauthenticatedPeer(raw, str(address[0]))
-        self._waiting.append(peer)
-        threading.Thread(target=self._authenticate, args=(peer,), daemon=True).start()
-
-    def authenticated(self) -> TlsPipe | None:
-        """Return the connection to the other end, or None so far.
-
-        It closes those which took too long.
-        """
-        while self._waiting and self._waiting[0].deadline <= time.monotonic():
-            self._close_oldest()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                peer = self._done.get_nowait()
-                self.wake.recv(1)
-                self._waiting.remove(peer)
-                if peer.connection is not None:
-                    return peer.connection
-                self._status.note(f"connection from {peer.address} refused: {peer.problem}")
-        return None
-
-    def _close_oldest(self) -> None:
-        """Close the connection which waits longest; its thread reports that."""
-        peer = self._waiting.pop(0)
-        peer.deadline = float("inf")
-        self._waiting.append(peer)
-        peer.shut()
-
-    def _authenticate(self, peer: _UnauthenticatedPeer) -> None:
-        connection = TlsPipe(peer.raw, self._context, server_side=True)
-        try:
+        def authenticate(raw: socket.socket) -> TlsPipe:
+            connection = TlsPipe(raw, context, server_side=True)
             connection.handshake()
-            _check_magic(connection, self._magic)
-            peer.connection = connection
-        except (OSError, TransferFailed) as err:
-            peer.problem = str(err)
-            connection.close()
-        self._done.put(peer)
-        self._waker.send(b"!")
+            _check_magic(connection, magic)
+            return connection
+
+        def refused(address: str, problem: str) -> None:
+            status.note(f"connection from {address} refused: {problem}")
+
+        with peers.Peers(listener, authenticate, refused) as strangers:
+            try:
+                connection = strangers.first(options.connect_timeout)
+            except TimeoutError as err:
+                raise TransferFailed(
+                    f"the other end did not connect within {options.connect_timeout} s"
+                ) from err
+        connection.settimeout(None)
+        return connection
 
 
 def _check_magic(connection: TlsPipe, magic: str | None) -> None:
@@ -745,7 +617,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     status.update()
     try:
         (run_export if options.mode == EXPORT else run_import)(options, status)
-    except (TransferFailed, OSError, ValueError, OverflowError) as err:
+    except (errors.GenericError, OSError, ValueError, OverflowError) as err:
         # The last two: an argument which the system does not accept.
         status.update(exit_status=EXIT_FAILURE, error_message=str(err))
         return EXIT_FAILURE

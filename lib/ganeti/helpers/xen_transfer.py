@@ -43,7 +43,7 @@ from ganeti import errors
 from ganeti.hypervisor import host
 from ganeti.hypervisor.xen import transfer, xl
 from ganeti.hypervisor.xen.transfer import Transfer
-from ganeti.utils import daemonize, x509
+from ganeti.utils import daemonize, peers, x509
 
 BANNER: Final = b"xl migration receiver ready, send binary domain data.\n"
 READY: Final = b"domain received, ready to unpause\0"
@@ -51,10 +51,11 @@ GO: Final = b"domain is yours, you are cleared to unpause\0"
 REPORT: Final = b"my copy unpause results are as follows\0"
 
 _CHUNK: Final = 1 << 20
-_CONNECT_S: Final = 60.0
-_HANDSHAKE_S: Final = 30.0
+# Until the target is ready; the guest runs meanwhile.
+_CONNECT_S: Final = 30.0
+# Until the source connects. The master asks it to as soon as the target listens.
+_SOURCE_S: Final = 600.0
 _ANSWER_S: Final = 900.0
-_MAX_UNAUTHENTICATED: Final = 64
 _EVERY_S: Final = 0.5
 
 
@@ -136,45 +137,41 @@ def _received(sock: ssl.SSLSocket, size: int) -> bytes:
 
 
 def _context(name: str, *, server: bool) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # The certificates are made for this migration; they name no host.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    # One certificate is accepted, which was made for this; the clock of the other end may be wrong.
-    x509.ignore_dates(context)
-    context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
-    context.set_ciphers(x509.CIPHERS)
-    context.load_cert_chain(transfer.own_file(name))
-    context.load_verify_locations(cafile=transfer.peer_file(name))
-    return context
+    return x509.one_peer_context(transfer.own_file(name), transfer.peer_file(name), server=server)
 
 
 def connect(name: str, address: str, port: int) -> Peer:
-    """Connect to the target.
+    """Connect to the target, and wait until it is ready.
 
     :raises OSError: it does not listen, or is not the target.
+    :raises Failed: it is not ready in time.
     """
-    sock = socket.create_connection((address, port), timeout=_CONNECT_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Peer(_context(name, server=False).wrap_socket(sock))
+    context = _context(name, server=False)
+    sock = peers.connect(address, port, _CONNECT_S)
+    with peers.limited(sock, _CONNECT_S):
+        peer = Peer(context.wrap_socket(sock))
+        peer.receive(BANNER, "its readiness")
+    return peer
 
 
 def accept(name: str, listener: socket.socket) -> Peer:
-    """Wait for the source; connections of others are closed.
+    """Wait for the source; connections of others are closed, and do not delay it.
 
-    :raises Failed: there are too many of them.
+    :raises Failed: it does not connect.
     """
     context = _context(name, server=True)
-    for _attempt in range(_MAX_UNAUTHENTICATED):
-        sock, address = listener.accept()
-        sock.settimeout(_HANDSHAKE_S)
+
+    def authenticate(sock: socket.socket) -> ssl.SSLSocket:
+        return context.wrap_socket(sock, server_side=True)
+
+    def refused(address: str, problem: str) -> None:
+        logging.warning("connection from %s refused: %s", address, problem)
+
+    with peers.Peers(listener, authenticate, refused) as strangers:
         try:
-            return Peer(context.wrap_socket(sock, server_side=True))
-        except OSError as err:
-            logging.warning("connection from %s refused: %s", address[0], err)
-            sock.close()
-    raise Failed("too many connections which are not those of the source")
+            return Peer(strangers.first(_SOURCE_S))
+        except TimeoutError as err:
+            raise Failed(f"the source did not connect within {_SOURCE_S:g} s") from err
 
 
 # -- the source ------------------------------------------------------------------------------------
@@ -185,7 +182,6 @@ def send_paused(peer: Peer, domain: int, progress: Progress) -> None:
 
     :raises Failed, OSError: it was not sent; it may be paused.
     """
-    peer.receive(BANNER, "its readiness")
     begin = time.monotonic()
     read_end, write_end = _large_pipe()
     with os.fdopen(read_end, "rb", buffering=0) as stream:
@@ -224,6 +220,9 @@ def send_live(peer: Peer, domain: int, config: str, progress: Progress) -> None:
     os.close(to_xl_read)
     os.close(from_xl_write)
     try:
+        with contextlib.suppress(BrokenPipeError):
+            # The target has said that already.
+            os.write(to_xl, BANNER)
         _relay(peer, to_xl, from_xl, program.pid, progress)
     finally:
         for number in (to_xl, from_xl):
@@ -350,7 +349,7 @@ def run_target(options: argparse.Namespace, ready: _Report) -> None:
         with socket.socket(family) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((options.address, options.port))
-            listener.listen(8)
+            listener.listen(peers.WAITING_MAX)
             ready.ready()
             peer = accept(options.name, listener)
         with peer.socket:

@@ -516,6 +516,35 @@ class FreshContext:
         return tuple(stamps)
 
 
+def one_peer_context(
+    own_file: str, peer_file: str, *, server: bool, key_file: str | None = None
+) -> ssl.SSLContext:
+    """TLS settings of one end of a connection whose other end has one known certificate.
+
+    The certificates are made for this connection: they name no host, and their dates do not count
+    (:func:`ignore_dates`). A connection which breaks never looks like one which was ended properly.
+
+    :param own_file: PEM with the certificate of this end, and its key.
+    :param peer_file: PEM with the certificate of the other end, the only one which is accepted.
+    :param server: whether this end accepts the connection.
+    :param key_file: file with the key, when it is not in ``own_file``.
+    :raises X509CertError: a file cannot be read, or key and certificate do not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    ignore_dates(context)
+    context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
+    try:
+        context.set_ciphers(CIPHERS)
+        context.load_cert_chain(own_file, key_file)
+        context.load_verify_locations(cafile=peer_file)
+    except (OSError, ValueError) as err:
+        raise errors.X509CertError(own_file, f"cannot be used: {err}") from err
+    return context
+
+
 def plain_server_context(
     cert_file: str, key_file: str | None = None, chain_file: str | None = None
 ) -> ssl.SSLContext:

@@ -6,6 +6,8 @@ send guests in all other ways are long.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import json
 import socket
 from collections.abc import Iterator
@@ -302,6 +304,40 @@ def test_only_the_key_of_this_migration_opens_the_connection(pair: Pair) -> None
         assert driver().migration.status(pair.guest).status == "active"
     pair.finish_target(success=False)
     pair.finish_source(success=False)
+    assert pair.running() == ["source"]
+
+
+def test_silent_peers_do_not_delay_the_source(pair: Pair) -> None:
+    """They connect first and stay, more of them than are authenticated at the same time."""
+    pair.accept(pair.info())
+    port = int(pair.guest.hvparams["migration_port"])
+    with contextlib.ExitStack() as stack:
+        for _ in range(70):
+            stack.enter_context(socket.create_connection((ADDRESS, port)))
+        assert pair.send(live=False) == "completed"
+    pair.finish_source(success=True)
+    pair.finish_target(success=True)
+    assert pair.running() == ["target"]
+
+
+def test_a_target_which_is_silent_does_not_hold_the_guest(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source gives up before it stops the guest, also when single bytes come slowly."""
+    with socket.create_server((ADDRESS, 0)) as listener, pair.source.here():
+        pair.info()
+        monkeypatch.setattr(xen_transfer, "_CONNECT_S", 0.3)
+        listener.settimeout(60)
+        port = listener.getsockname()[1]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            connecting = pool.submit(xen_transfer.connect, "web1", ADDRESS, port)
+            silent, _ = listener.accept()
+            with silent, contextlib.suppress(OSError):
+                silent.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
+                while not connecting.done():
+                    silent.sendall(b"\0")
+                    concurrent.futures.wait([connecting], timeout=0.02)
+            assert isinstance(connecting.exception(timeout=60), OSError)
     assert pair.running() == ["source"]
 
 
