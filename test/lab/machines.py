@@ -252,9 +252,12 @@ class Machine:
         )
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Write a file there."""
+        """Write a file there, which is whole after a loss of power too."""
         quoted = shlex.quote(path)
-        self.run(f"mkdir -p $(dirname {quoted}); cat >{quoted}; chmod {mode:o} {quoted}", text)
+        self.run(
+            f"mkdir -p $(dirname {quoted}); cat >{quoted}; chmod {mode:o} {quoted}; sync {quoted}",
+            text,
+        )
 
     def _close_ssh(self) -> None:
         control = self._spec.file("ctl")
