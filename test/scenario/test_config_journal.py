@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import wait_until
-from role_lab import MASTERD, NODED, Lab, enlarge, make_lab
+from harness import alive, wait_until
+from role_lab import INSTANCE, MASTERD, NODED, Lab, enlarge, make_lab
 
 from ganeti.configfile import files
 
@@ -75,6 +76,46 @@ def test_changes_reach_the_file_at_rest(large: Lab) -> None:
     contents = {large.file(node, "config.data").read_bytes() for node in large.nodes}
     assert len(contents) == 1
     assert set(large.tags) <= _tags(contents.pop())
+
+
+def _stop_by_daemon_util(lab: Lab, master: str) -> None:
+    lab.cluster.on(master, "daemon-util", "stop", MASTERD).ok()
+
+
+def _stop_by_signal(lab: Lab, master: str) -> None:
+    pid = lab.cluster.pid(master, MASTERD)
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not alive(pid), "the master daemon has ended")
+
+
+def _kill_and_stop(lab: Lab, master: str) -> None:
+    lab.cluster.kill_whole(master, MASTERD)
+    lab.cluster.on(master, "daemon-util", "stop-master").ok()
+
+
+@pytest.mark.parametrize("stop", [_stop_by_daemon_util, _stop_by_signal, _kill_and_stop])
+def test_a_stopped_master_leaves_a_file_which_can_be_edited(
+    large: Lab, stop: Callable[[Lab, str], None]
+) -> None:
+    """The file alone has every change that was acknowledged, and the edit is the next one."""
+    master = large.nodes[0]
+    # So nobody else folds in.
+    large.cluster.kill_whole(master, NODED)
+    _journaled_change(large, master)
+    stop(large, master)
+    assert not _journal(large, master).exists()
+    path = large.file(master, "config.data")
+    config = json.loads(path.read_bytes())
+    assert set(large.tags) <= _tags(path.read_bytes())
+    (instance,) = config["instances"].values()
+    instance["tags"].append("by-hand")
+    path.write_text(json.dumps(config, indent=1))
+    large.cluster.on(master, "daemon-util", "start", NODED).ok()
+    large.cluster.on(master, "daemon-util", "start", MASTERD).ok()
+    assert large.change(master)
+    assert {*large.tags, "by-hand"} <= _tags(_text(large, master))
+    large.cluster.on(master, "gnt-instance", "remove-tags", INSTANCE, "by-hand").ok()
+    large.first = large.reach(master)  # The edit was no change through the master.
 
 
 def test_a_failover_after_everything_was_killed(large: Lab) -> None:

@@ -29,6 +29,7 @@ is never left out.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import logging
@@ -37,11 +38,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
+from ganeti import errors
 from ganeti.configfile import journal as records
 from ganeti.configfile.content import Change, Content
 from ganeti.configfile.journal import State
 from ganeti.platform import users
-from ganeti.utils import fs
+from ganeti.utils import fs, retry
 
 _log = logging.getLogger(__name__)
 
@@ -372,6 +374,35 @@ def fold(path: str, lock: Callable[[], AbstractContextManager[None]]) -> bool:
         _explain(name, snapshot)
         _shorten(path, snapshot.state.read)
     return True
+
+
+def fold_now(
+    path: str,
+    lock: Callable[[], AbstractContextManager[None]],
+    *,
+    timeout_s: float,
+    last: bool = False,
+) -> None:
+    """Fold the journal in, and wait for another process which does so.
+
+    :param last: no process appends any more, and no journal may be left. Otherwise records which
+        come meanwhile stay in it.
+    :raises OSError: the file cannot be written, or it was not possible in time.
+    :raises LockError: the lock was not free in time.
+    """
+    journal = journal_of(path)
+
+    def attempt() -> None:
+        folded = fold(path, lock)
+        if os.path.exists(journal) and (last or not folded):
+            raise retry.Again(journal)
+
+    if not os.path.exists(journal):
+        return
+    try:
+        retry.until(attempt, timeout_s=timeout_s, delay=(0.05, 1.5, 1.0))
+    except errors.RetryTimeout as err:
+        raise OSError(errno.EBUSY, "other processes still write it", journal) from err
 
 
 def _remove_orphan(path: str, lock: Callable[[], AbstractContextManager[None]]) -> bool:

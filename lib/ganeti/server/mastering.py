@@ -31,6 +31,7 @@ from ganeti.cmdlib.processor import Processor
 from ganeti.config import Config, ssconf
 from ganeti.config.members import Members, read_members
 from ganeti.config.role import Outcome
+from ganeti.configfile import files
 from ganeti.constants import cli as exit_codes
 from ganeti.http import client as http_client
 from ganeti.jobexec.executor import ProcessExecutor
@@ -54,7 +55,7 @@ from ganeti.master.node_poll import NodePoll
 from ganeti.master.orphaned_work import OrphanedWorkLocks
 from ganeti.master.witness import MasterWitness
 from ganeti.objects import Cluster, ConfigData
-from ganeti.platform import machine, paths, users
+from ganeti.platform import machine, master_epoch, paths, users
 from ganeti.rpc import AddressRunner, RpcRunner, key_pins, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
@@ -67,6 +68,8 @@ SOCKET_MODE = 0o660
 STOP_WAIT_S = 25.0
 # A node daemon that has just written the queue for another master needs some seconds to finish.
 _COPY_WAIT_S = 15.0
+# The node daemon may be folding in, too.
+_FOLD_S = 15.0
 _BACKLOG = 4096
 _MAX_FILES = 65536
 
@@ -445,6 +448,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     master.job_log.close()
     master.copies.audit.stop()
     tracing.flush()
+    _fold_journal(here)
     for path in (here.master_socket, here.query_socket):
         fs.remove_file(path)
     with contextlib.suppress(OSError):
@@ -452,6 +456,20 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     master.livelock.close()
     master.queue_lock.close()
     return None
+
+
+def _fold_journal(here: paths.Paths) -> None:
+    """Leave a file with all changes: an administrator may edit or copy it next.
+
+    A failure is only logged: the changes stay in the journal.
+    """
+    path = here.cluster_conf_file
+    try:
+        files.fold_now(path, master_epoch.config_lock, timeout_s=_FOLD_S)
+    except (OSError, errors.LockError) as err:
+        logging.error(
+            "the changes in %s cannot be written into %s: %s", here.cluster_conf_journal, path, err
+        )
 
 
 def _activate_ip(context: MasterContext) -> None:

@@ -194,20 +194,24 @@ def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
     """Stop a daemon and wait for its end.
 
     When the node daemon has ended, the configuration has no journal: a version which does not read
-    journals may be started next.
+    journals may be started next. When the master daemon has ended, its changes are in the file,
+    which an administrator may edit or copy next.
 
     :param stop_s: seconds after which the daemon is killed.
     """
     code = _end(daemon, stop_s)
-    return fold_journal() if daemon == _NODED and code == EXIT_SUCCESS else code
+    if code != EXIT_SUCCESS or daemon not in (_NODED, _MASTER):
+        return code
+    return fold_journal(last=daemon == _NODED)
 
 
-def fold_journal() -> int:
-    """Write what the journal of the configuration has into the file, while no node daemon runs.
+def fold_journal(*, last: bool = False) -> int:
+    """Write what the journal of the configuration has into the file.
 
-    A node daemon does that when it ends, unless it was killed.
+    A node daemon and a master daemon do that when they end, unless they were killed.
 
-    :returns: an exit code: whether there is no journal now.
+    :param last: no node daemon runs, so that no journal may be left.
+    :returns: an exit code: whether the file has what was in the journal.
     """
     path = paths.current().cluster_conf_file
     journal = paths.current().cluster_conf_journal
@@ -216,26 +220,17 @@ def fold_journal() -> int:
     from ganeti.configfile import files  # costs milliseconds; most nodes have no journal
     from ganeti.platform import master_epoch
 
-    def attempt() -> None:
-        # A child of the node daemon may be doing the same.
-        files.fold(path, master_epoch.config_lock)
-        if os.path.exists(journal):
-            raise retry.Again(journal)
-
     try:
-        retry.until(attempt, timeout_s=_FOLD_S, delay=(0.05, 1.5, 1.0))
-    except errors.RetryTimeout:
-        problem = "other processes still write it"
+        # The node daemon, or a child of it, may be doing the same.
+        files.fold_now(path, master_epoch.config_lock, timeout_s=_FOLD_S, last=last)
     except (OSError, errors.LockError) as err:
-        problem = str(err)
-    else:
-        return EXIT_SUCCESS
-    print(
-        f"the changes in {journal} cannot be written into {path}, which other versions read:"
-        f" {problem}",
-        file=sys.stderr,
-    )
-    return EXIT_FAILURE
+        print(
+            f"the changes in {journal} cannot be written into {path}, which other versions,"
+            f" editors and copies read: {err}",
+            file=sys.stderr,
+        )
+        return EXIT_FAILURE
+    return EXIT_SUCCESS
 
 
 def _end(daemon: str, stop_s: float) -> int:
@@ -423,7 +418,7 @@ def _versions() -> int:
 
 def _use_version(series: str) -> int:
     # Of a node daemon which was killed.
-    code = EXIT_SUCCESS if is_running(_NODED) else fold_journal()
+    code = EXIT_SUCCESS if is_running(_NODED) else fold_journal(last=True)
     if code == EXIT_SUCCESS:
         versions.switch(series)
     return code
@@ -487,6 +482,9 @@ COMMANDS: dict[str, SubCommand] = {
         lambda: check_config() or _start_many(_needed_here()),
     ),
     "stop-all": _plain("stop all daemons", lambda: _stop_many(installed()[::-1])),
+    "fold-journal": _plain(
+        "write the journal of the configuration into its file", lambda: fold_journal()
+    ),
     "rotate-logs": _of_one("let a daemon open its log files again", rotate_logs),
     "rotate-all-logs": _plain(
         "let all daemons open their log files again",

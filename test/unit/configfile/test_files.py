@@ -6,6 +6,8 @@ import hashlib
 import logging
 import os
 import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -303,6 +305,40 @@ def test_a_refused_change_which_comes_while_folding_in(
 
     assert not files.fold(path, unlocked(meanwhile))
     assert files.read(path) == text_of(9, "other")
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_folding_in_while_another_process_does_so(
+    path: str, monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    """What was there is in the file; what came meanwhile may stay in the journal."""
+    assert files.change(path, change_to(8))
+    real, serials, tries = files.fold, iter((9, 10)), iter((False, False))
+
+    def fold(name: str, lock: Callable[[], AbstractContextManager[None]]) -> bool:
+        if next(tries, None) is False:
+            return False
+        found = real(name, lock)
+        for serial in serials:
+            assert files.change(path, change_to(serial))
+            break
+        return found
+
+    monkeypatch.setattr(files, "fold", fold)
+    files.fold_now(path, unlocked(), timeout_s=60.0, last=last)
+    assert serial_of(Path(path).read_bytes()) == (10 if last else 8)
+    assert _present(path) == (10 if last else 9)
+    assert _journal(path).exists() is not last
+
+
+def test_a_journal_which_others_write_all_the_time(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert files.change(path, change_to(8))
+    monkeypatch.setattr(files, "fold", lambda _path, _lock: False)
+    with pytest.raises(OSError, match="other processes still write it") as caught:
+        files.fold_now(path, unlocked(), timeout_s=0.0)
+    assert caught.value.filename == files.journal_of(path)
 
 
 def test_two_processes_do_not_fold_in_at_once(path: str) -> None:

@@ -39,7 +39,12 @@ def test_each_daemon_has_a_unit(daemon: str) -> None:
         f"-{paths.Paths('').defaults_file}",
         f"-{daemon_units.ARGUMENTS_DIR}/{daemon}",
     ]
-    assert _values(unit, "ExecStopPost") == [f"-/bin/rm -f {daemon_units.ARGUMENTS_DIR}/{daemon}"]
+    # A daemon which was killed does not fold in the journal of the configuration.
+    folds = ["-@PREFIX@/lib/ganeti/daemon-util fold-journal"]
+    assert _values(unit, "ExecStopPost") == [
+        f"-/bin/rm -f {daemon_units.ARGUMENTS_DIR}/{daemon}",
+        *(folds if daemon in ("ganeti-masterd", "ganeti-noded") else []),
+    ]
     assert int(_values(unit, "WatchdogSec")[0]) >= 60
     assert _values(unit, "Restart") == ["on-failure"]
     # systemd gives up before daemon-util does, which then has a reason to print. After a power cut

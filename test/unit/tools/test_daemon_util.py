@@ -223,6 +223,9 @@ def journaled(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A configuration whose last change is in its journal; a node daemon which was killed."""
     monkeypatch.setattr(files, "JOURNAL_FROM_BYTES", 1)
     here = paths.current()
+    master = Path(paths.daemon_dir()) / "ganeti-masterd"
+    master.write_text("")
+    master.chmod(0o755)
     for directory in (here.data_dir, here.lock_dir, here.run_dir):
         os.makedirs(directory, exist_ok=True)
     before = b'{"values":"' + b"a" * 50 + b'","serial_no":7}\n'
@@ -242,7 +245,25 @@ def test_no_journal_is_left_when_a_killed_node_daemon_is_stopped(journaled: Path
     assert Path(paths.current().cluster_conf_file).read_bytes() == whole
 
 
-@pytest.mark.parametrize("words", [("stop", "ganeti-noded"), ("use-version", "0.9")])
+@pytest.mark.parametrize(
+    "words", [("stop", "ganeti-masterd"), ("stop-master",), ("stop-all",), ("fold-journal",)]
+)
+def test_the_file_has_all_changes_when_the_master_is_stopped(
+    journaled: Path, words: tuple[str, ...]
+) -> None:
+    """An administrator edits or copies the file next, also when the daemon was killed."""
+    whole = files.read(paths.current().cluster_conf_file)
+    assert _run(*words) == 0
+    assert Path(paths.current().cluster_conf_file).read_bytes() == whole
+    assert not journaled.exists()
+    assert _run(*words) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("stop", "ganeti-noded"), ("stop", "ganeti-masterd"), ("fold-journal",)]
+    + [("use-version", "0.9")],
+)
 def test_a_journal_which_cannot_be_folded_in(
     journaled: Path,
     words: tuple[str, ...],
