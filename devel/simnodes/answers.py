@@ -225,6 +225,7 @@ _FACTS: dict[str, Callable[[SimNode, Any], Any]] = {
     nv.DRBDCONNECTIONS: _connections,
     nv.DRBDHELPER: lambda _node, _: [True, "/bin/true"],
     nv.DRBDLIST: lambda node, _: sorted(one.minor for one in node.replicas.values()),
+    nv.DRBDMINORS: lambda _node, _: None,
     nv.DRBDVERSION: lambda _node, _: [8, 4, 11],
     nv.FILELIST: _checksums,
     nv.HVINFO: lambda node, _: hypervisor_facts(node),

@@ -89,6 +89,10 @@ def create_file(path: str, data: ConfigData) -> None:
     write_config_file(path, ConfigText(data).render(data, ()))
 
 
+def _minors_of(node_uuid: str) -> Iterator[tuple[str, int]]:
+    return ((node_uuid, minor) for minor in range(MINORS))
+
+
 class Config(Questions):
     """The configuration of the cluster, in the process which owns it. Thread-safe."""
 
@@ -391,7 +395,7 @@ class Config(Questions):
         for uuid in node_uuids:
             self.node(uuid)
             pair = self._store.reservations.first_free(
-                reservations.MINOR, ((uuid, minor) for minor in range(MINORS)), self._execution
+                reservations.MINOR, _minors_of(uuid), self._execution
             )
             if pair is None:
                 raise errors.ConfigurationError(
@@ -399,6 +403,11 @@ class Config(Questions):
                 )
             found.append(pair[1])
         return tuple(found)
+
+    def next_minors(self, node_uuid: str, count: int) -> tuple[int, ...]:
+        """Return the DRBD minors which a node would get now, lowest first; reserve none of them."""
+        pairs = self._store.reservations.next_free(reservations.MINOR, _minors_of(node_uuid), count)
+        return tuple(minor for _uuid, minor in pairs)
 
     def reserve_port(self) -> int:
         """Reserve a TCP port of the cluster; the commit of the object which has it takes it.

@@ -9,9 +9,10 @@ therefore reservations are checked first and the newest state afterwards.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
@@ -89,11 +90,22 @@ class Reservations:
         :returns: the value, or None when all are in use.
         """
         with self._mutex:
-            for value in values:
-                if (kind, value) not in self._taken and not self._holds(kind, value):
-                    self._taken[kind, value] = ec_id
-                    return value
+            for value in self._free(kind, values):
+                self._taken[kind, value] = ec_id
+                return value
         return None
+
+    def next_free(self, kind: str, values: Iterable[ValueT], count: int) -> list[ValueT]:
+        """Return the first values, at most so many, which are free now; reserve none of them."""
+        with self._mutex:
+            return list(itertools.islice(self._free(kind, values), count))
+
+    def _free(self, kind: str, values: Iterable[ValueT]) -> Iterator[ValueT]:
+        return (
+            value
+            for value in values
+            if (kind, value) not in self._taken and not self._holds(kind, value)
+        )
 
     def held_by_others(self, kind: str, value: Any, ec_id: str | None) -> bool:
         """Tell whether another execution has reserved a value."""

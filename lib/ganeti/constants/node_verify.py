@@ -12,6 +12,8 @@ DEVICES = "devices"
 DRBDCONNECTIONS = "drbd-connections"
 DRBDHELPER = "drbd-helper"
 DRBDLIST = "drbd-list"
+#: Of this project: how many minors the module can have, when it has a limit.
+DRBDMINORS = "drbd-minors"
 DRBDVERSION = "drbd-version"
 EXCLUSIVEPVS = "exclusive-pvs"
 FILELIST = "filelist"

@@ -98,6 +98,27 @@ def test_drbd(here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert check(nv.DRBDHELPER) == [True, "/bin/true"]
 
 
+@pytest.mark.parametrize(
+    ("version", "parameter", "limit"),
+    [("8.3.11", "32\n", 32), ("8.4.11", "32\n", None), ("8.3.11", None, None), (None, None, None)],
+)
+def test_how_many_minors_the_module_can_have(
+    here: Any,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
+    parameter: str | None,
+    limit: int | None,
+) -> None:
+    monkeypatch.setattr(status, "STATUS_FILE", str(tmp_path / "drbd"))
+    monkeypatch.setattr(status, "LIMIT_FILE", str(tmp_path / "minor_count"))
+    if version is not None:
+        (tmp_path / "drbd").write_text(f"version: {version} (api:88/proto:86-96)\n")
+    if parameter is not None:
+        (tmp_path / "minor_count").write_text(parameter)
+    assert check(nv.DRBDMINORS) == limit
+
+
 def shown_by(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any, proc: str, show: str | errors.CommandError
 ) -> Any:

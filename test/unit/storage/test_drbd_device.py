@@ -267,6 +267,19 @@ def test_creation_writes_metadata(kernel):
     ]
 
 
+@pytest.mark.parametrize("method", ["create", "assemble"])
+def test_a_minor_which_the_module_cannot_have(kernel, monkeypatch, method):
+    disk = mirrored()
+    disk = dataclasses.replace(disk, dynamic_params={**disk.dynamic_params, "local-minor": 32})
+    one = device.DrbdDevice(disk)
+    monkeypatch.setattr(status, "minor_limit", lambda: 33)
+    one._require_minor()
+    monkeypatch.setattr(status, "minor_limit", lambda: 32)
+    with pytest.raises(errors.BlockDeviceError, match="for 32 minors, so it has no minor 32"):
+        getattr(one, method)(*([1024] if method == "create" else []))
+    assert kernel.verbs() == []
+
+
 def test_creation_takes_down_what_an_undone_creation_has_left(kernel):
     """Metadata below a minor in use must not be written."""
     kernel.ours(connected=False)

@@ -13,6 +13,7 @@ from ganeti.constants import disk, rpc
 from ganeti.objects.transfer import LvmPvInfo
 from ganeti.platform import machine, paths
 from ganeti.storage import file as file_storage
+from ganeti.storage.drbd import status as drbd
 from ganeti.storage.lvm import facts as lvm
 from ganeti.storage.lvm import place
 from ganeti.utils import fs, net
@@ -79,7 +80,13 @@ def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
         return _unknown(key, arguments)
     for group in groups:
         free_mib = empty_mib if _exclusive(arguments) else group.free_mib
-        return {"storage_free": int(free_mib), "storage_size": int(group.size_mib)}
+        found: dict[str, int | None] = {
+            "storage_free": int(free_mib),
+            "storage_size": int(group.size_mib),
+        }
+        # Beside the volumes for which the master asks; only a module before 8.4 has a limit.
+        limit = drbd.minor_limit()
+        return found if limit is None else {**found, "drbd_minors": limit}
     return _unknown(key, arguments)
 
 

@@ -93,6 +93,11 @@ def _connections(_argument: Any) -> list[dict[str, Any]]:
     return connections.listed()
 
 
+def _minor_limit(_argument: Any, _request: CheckContext) -> int | None:
+    """Return how many minors the DRBD module can have, see :func:`.status.minor_limit`."""
+    return drbd.minor_limit()
+
+
 def _version(_argument: Any) -> list[int]:
     """Return the version of the DRBD module, as a list, because a text would mean a problem."""
     return list(drbd.version())
@@ -130,6 +135,7 @@ CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.DRBDCONNECTIONS: (ht.Any, _or_why(_connections, list)),
     nv.DRBDHELPER: (ht.Any, _helper),
     nv.DRBDLIST: (ht.Any, _or_why(_minors, list)),
+    nv.DRBDMINORS: (ht.Any, _minor_limit),
     nv.DRBDVERSION: (ht.Any, _or_why(_version, list)),
     nv.EXCLUSIVEPVS: (_NAMES, _or_why(_shared_physical, list)),
     nv.LVLIST: (ht.Or(ht.Maybe(ht.Str), ht.ListOf(ht.NonEmptyString)), _or_why(_volumes, dict)),

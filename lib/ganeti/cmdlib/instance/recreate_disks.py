@@ -231,7 +231,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         for uuid in uuids:
             prereq.require_online(self.config.node(uuid))
         needed = capacity.volumes_mib(specs.with_new_metadata(disk) for disk in disks)
-        capacity.require_free_space(self.config, self.rpc, uuids, needed)
+        # On its present nodes a disk keeps its minors.
+        minors = sum(disk.has_replicas for disk in disks) if nodes else 0
+        capacity.require_free_space(self.config, self.rpc, uuids, needed, new_minors=minors)
 
     # -- act -------------------------------------------------------------------
 

@@ -112,6 +112,7 @@ class DrbdDevice(BlockDevice):
         """Write new metadata; data and metadata devices exist already."""
         if exclusive:
             raise self.fail("mirrored disks cannot have physical disks of their own")
+        self._require_minor()
         state = status.minor(self.minor)
         if state is not None:
             # The minor belongs to this disk, so it is left over from an operation that was undone.
@@ -124,6 +125,20 @@ class DrbdDevice(BlockDevice):
         self._require_enough_metadata(meta.path, self.disk.size)
         self._write_metadata(meta.path)
         self._just_created = True
+
+    def _require_minor(self) -> None:
+        """Check that the module has our minor.
+
+        :raises BlockDeviceError: it has not; a command of DRBD would say that the minor is not
+            known, or that it is not allocated.
+        """
+        limit = status.minor_limit()
+        if limit is not None and self.minor >= limit:
+            raise self.fail(
+                f"the DRBD module of this node was loaded for {limit} minors, so it has no minor"
+                f" {self.minor}; load it with a larger minor_count when none of its devices is in"
+                " use"
+            )
 
     def _write_metadata(self, meta_path: str) -> None:
         size_mib = self._meta_sectors(meta_path) // argv.SECTORS_PER_MIB
@@ -252,6 +267,7 @@ class DrbdDevice(BlockDevice):
         )
 
     def _make(self) -> None:
+        self._require_minor()
         unused = self._commands().remove_unused()
         if unused is not None:
             self._run(unused, "cannot be removed", check=False)

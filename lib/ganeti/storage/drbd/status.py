@@ -15,7 +15,10 @@ from ganeti.utils import fs, process
 STATUS_FILE = "/proc/drbd"
 # From this version on, /proc/drbd has no minors.
 _WITHOUT_MINORS = 9
+# From this version on, the module makes each minor when it is needed.
+_WITHOUT_LIMIT = (8, 4, 0)
 _TIMEOUT_S = 60.0
+LIMIT_FILE = "/sys/module/drbd/parameters/minor_count"
 HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
 
 
@@ -88,6 +91,20 @@ def minor(number: int) -> MinorState | None:
     :raises BlockDeviceError: the module is not loaded, or its state cannot be read.
     """
     return minors().get(number)
+
+
+def minor_limit() -> int | None:
+    """Return how many minors the module can have; None when it has no limit, or none is known.
+
+    A module before 8.4 makes its minors when it is loaded: as many as its parameter
+    ``minor_count`` says. A module which is not loaded has no limit yet.
+    """
+    try:
+        if version() >= _WITHOUT_LIMIT:
+            return None
+        return int(fs.read_file(LIMIT_FILE))
+    except (errors.BlockDeviceError, OSError, ValueError):
+        return None
 
 
 def usermode_helper() -> str:

@@ -15,7 +15,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import capacity, same_device
 from ganeti.cmdlib.ops.disks.sizes import rounded_up_mib
-from ganeti.constants.disk import BLOCK
+from ganeti.constants.disk import BLOCK, DRBD8
 from ganeti.objects import Disk, snapshots
 from ganeti.objects.disk_templates import LVM_BASED
 from ganeti.rpc.results import whole
@@ -131,7 +131,10 @@ def require_storage(
     if template not in LVM_BASED:
         return
     needed = capacity.needed_mib(template, disk_specs)
-    capacity.require_free_space(config, rpc, node_uuids, needed, reserved=reserved)
+    minors = len(disk_specs) if template == DRBD8 and reserved is None else 0
+    capacity.require_free_space(
+        config, rpc, node_uuids, needed, reserved=reserved, new_minors=minors
+    )
 
 
 def _require_own_devices(

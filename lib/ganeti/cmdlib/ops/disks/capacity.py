@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.ops.disks.devices import exclusive_storage
-from ganeti.constants.disk import ST_LVM_VG
+from ganeti.constants.disk import DRBD8, ST_LVM_VG
 from ganeti.objects import disk_templates, fill
 from ganeti.wire.calls import NODE_INFO
 
 if TYPE_CHECKING:
     from ganeti.config import Config
-    from ganeti.objects import ConfigData, Disk, Instance
+    from ganeti.objects import ConfigData, Disk, Instance, Node
     from ganeti.rpc import RpcRunner
 
 
@@ -52,6 +52,19 @@ def needed_mib(template: str, planned: Iterable[Mapping[str, Any]]) -> dict[str,
     return needed
 
 
+def metadata_mib(planned: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Sum up the space which the metadata of new mirrored disks will take of volume groups.
+
+    :param planned: as for :func:`needed_mib`.
+    :returns: name of the volume group -> size in MiB.
+    """
+    needed: dict[str, int] = {}
+    for spec in planned:
+        size_mib = disk_templates.metadata_mib(DRBD8, spec["size"])
+        needed[spec["metavg"]] = needed.get(spec["metavg"], 0) + size_mib
+    return needed
+
+
 def reserved_mib(config: ConfigData, node_uuid: str, reserved: Instance | None) -> dict[str, int]:
     """Sum up the space which is reserved for forthcoming instances on a node.
 
@@ -74,13 +87,17 @@ def require_free_space(
     node_uuids: Collection[str],
     needed_mib: Mapping[str, int],
     reserved: Instance | None = None,
+    *,
+    new_minors: int = 0,
 ) -> None:
     """Check the free space of volume groups, without the space reserved for forthcoming instances.
 
     :param node_uuids: nodes, each of which needs the space.
     :param needed_mib: name of the volume group -> size in MiB.
     :param reserved: the instance which needs the space; its own reservation counts as free.
-    :raises errors.OpPrereqError: a node has too little free space, or did not report it.
+    :param new_minors: how many DRBD minors each of these nodes gets.
+    :raises errors.OpPrereqError: a node has too little free space, or did not report it, or its
+        DRBD module has not so many minors.
     """
     if not needed_mib:
         return
@@ -100,6 +117,7 @@ def require_free_space(
     )
     for node_uuid, answer in answers.items():
         _boot_id, units, _facts = answer.payload()
+        _require_minors(config, config.node(node_uuid), units, new_minors)
         found = {unit_["name"]: unit_.get("storage_free") for unit_ in units if unit_}
         for group in groups:
             free = found.get(group)
@@ -119,3 +137,23 @@ def require_free_space(
                     f" in volume group {group}, {free} MiB free{reservation}",
                     errors.ECODE_NORES,
                 )
+
+
+def _require_minors(
+    config: Config, node: Node, units: Iterable[Mapping[str, Any]], count: int
+) -> None:
+    """Check that the DRBD module of a node has the minors which new disks would get now.
+
+    Only a module before 8.4 has a limit: it makes its minors when it is loaded.
+    """
+    limits = [unit["drbd_minors"] for unit in units if isinstance(unit.get("drbd_minors"), int)]
+    if not count or not limits:
+        return
+    minors = config.next_minors(node.uuid, count)
+    if minors[-1] >= min(limits):
+        raise errors.OpPrereqError(
+            f"the DRBD module of node {node.name} was loaded for {min(limits)} minors, but the new"
+            f" disk would be minor {minors[-1]}. Load the module with a larger minor_count there"
+            " ('modprobe drbd minor_count=255'), when no DRBD device of the node is in use.",
+            errors.ECODE_NORES,
+        )

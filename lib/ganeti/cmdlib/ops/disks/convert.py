@@ -243,7 +243,13 @@ def plan(
     nodes = [] if (old, template) == (PLAIN, DRBD8) else [instance.primary_node]
     if secondary is not None:
         nodes.append(secondary.uuid)
-    capacity.require_free_space(config, ctx.rpc, nodes, needed)
+    minors = len(disk_specs) if template == DRBD8 else 0
+    capacity.require_free_space(config, ctx.rpc, nodes, needed, new_minors=minors)
+    if (old, template) == (PLAIN, DRBD8):
+        # The data volumes on the primary node exist; their metadata are new.
+        metadata = capacity.metadata_mib(disk_specs)
+        primary = [instance.primary_node]
+        capacity.require_free_space(config, ctx.rpc, primary, metadata, new_minors=minors)
     directory = None
     if template in INSTANCE_DEPENDENT_PATH:
         directory = specs.file_directory(config, template, file_storage_dir, instance.name)

@@ -27,6 +27,7 @@ from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.params.devices import DeviceChange
 from ganeti.constants.disk import (
     DISKLESS,
+    DRBD8,
     MAX_DISKS,
     MIXED,
     MOD_ADD,
@@ -298,7 +299,13 @@ def require_free_space(
     """
     added = [step.spec for step in disk_plan.steps if step.action == MOD_ADD]
     needed = capacity.needed_mib(disk_plan.template, added)
-    capacity.require_free_space(config, rpc, config.instance_nodes(instance), needed)
+    capacity.require_free_space(
+        config,
+        rpc,
+        config.instance_nodes(instance),
+        needed,
+        new_minors=len(added) if disk_plan.template == DRBD8 else 0,
+    )
 
 
 # -- carrying out ----------------------------------------------------------------

@@ -112,7 +112,11 @@ def plan_new_secondary(
         override=override.or_if(primary.offline), facts=None, without=instance.uuid,
     )  # fmt: skip
     capacity.require_free_space(
-        ctx.config, ctx.rpc, [node.uuid], capacity.volumes_mib([disk for _index, disk in disks])
+        ctx.config,
+        ctx.rpc,
+        [node.uuid],
+        capacity.volumes_mib([disk for _index, disk in disks]),
+        new_minors=len(disks),
     )
     return ReplacePlan(instance, tuple(disks), node, primary, True)
 

@@ -144,7 +144,9 @@ def plan(
     filled = config.filled(instance)
     facts = require_policy(ctx, filled, target, override)
     disks = mirror.mirrored_disks(config, instance)
-    capacity.require_free_space(config, ctx.rpc, [target.uuid], capacity.volumes_mib(disks))
+    capacity.require_free_space(
+        config, ctx.rpc, [target.uuid], capacity.volumes_mib(disks), new_minors=len(disks)
+    )
     if instance.admin_state == prereq.ADMIN_UP:
         prereq.require_can_run(config, ctx.rpc, filled, target, facts, restart=running)
     stays, left = _partner(instance, source, secondary, partner)

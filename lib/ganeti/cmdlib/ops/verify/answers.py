@@ -40,6 +40,7 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     nv.DRBDCONNECTIONS: ht.Or(ht.Str, ht.ListOf(ht.Type("connection", _is_connection))),
     nv.DRBDHELPER: ht.Tuple(ht.Bool, ht.Str),
     nv.DRBDLIST: ht.Or(ht.Str, ht.ListOf(ht.Int)),
+    nv.DRBDMINORS: ht.Maybe(ht.NonNegInt),
     nv.DRBDVERSION: ht.Or(ht.Str, ht.ListOf(ht.Or(ht.Int, ht.Str))),
     nv.EXCLUSIVEPVS: ht.Or(ht.Str, ht.ListOf(ht.Tuple(ht.Str, _TEXTS))),
     nv.FILELIST: ht.DictOf(ht.Str, ht.Str),

@@ -61,7 +61,8 @@ def node_checks(data: ConfigData, exclusive: bool) -> dict[str, Any]:
         if exclusive and name:
             checks[nv.EXCLUSIVEPVS] = [name]
     if disk_c.DRBD8 in cluster.enabled_disk_templates:
-        checks.update({nv.DRBDVERSION: None, nv.DRBDLIST: None, nv.DRBDCONNECTIONS: None})
+        checks |= {nv.DRBDVERSION: None, nv.DRBDMINORS: None}
+        checks |= {nv.DRBDLIST: None, nv.DRBDCONNECTIONS: None}
         if cluster.drbd_usermode_helper:
             checks[nv.DRBDHELPER] = cluster.drbd_usermode_helper
     for template, check in disk_templates.directory_checks().items():
@@ -211,6 +212,16 @@ class StorageCheck:
                     node.name,
                     f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}",
                 )
+        limit = answer.get(nv.DRBDMINORS)
+        for minor, (instance, _must_exist) in sorted(wanted.items()):
+            self._findings.check(
+                isinstance(limit, int) and minor >= limit,
+                "ENODEDRBD",
+                node.name,
+                f"its DRBD module was loaded for {limit} minors, so the disk of instance {instance}"
+                f" with minor {minor} cannot be used here. Load the module with a larger"
+                " minor_count.",
+            )
         used = answer.get(nv.DRBDLIST)
         if not isinstance(used, list):
             report("ENODEDRBD", node.name, f"did not report its DRBD minors: {used}")

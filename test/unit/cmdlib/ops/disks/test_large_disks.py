@@ -1,4 +1,5 @@
-"""Mirrored disks of more than 4 TiB: every operation knows how large their metadata must be."""
+"""Limits of mirrored disks: each operation knows how large their metadata must be for more than
+4 TiB, and how many minors an old module has."""
 
 from __future__ import annotations
 
@@ -51,7 +52,13 @@ def plain(size: int) -> Disk:
     )
 
 
-def master_with(*disks: Disk, free_mib: int = 1 << 40) -> Master:
+def master_with(
+    *disks: Disk, free_mib: int = 1 << 40, minors: dict[str, int] | None = None
+) -> Master:
+    """A master with one instance.
+
+    :param minors: name of a node -> how many minors its DRBD module has.
+    """
     web = instance_of("web", disks=tuple(disk.uuid for disk in disks))
     cluster = cluster_of(
         3,
@@ -64,7 +71,13 @@ def master_with(*disks: Disk, free_mib: int = 1 << 40) -> Master:
     master.rpc.answers["node_info"] = lambda node, args: [
         "boot",
         [
-            {"type": unit[0], "name": unit[1], "storage_free": free_mib, "storage_size": free_mib}
+            {
+                "type": unit[0],
+                "name": unit[1],
+                "storage_free": free_mib,
+                "storage_size": free_mib,
+                **({"drbd_minors": minors[node]} if minors and node in minors else {}),
+            }
             for unit in args["storage_units"]
         ],
         [
@@ -89,12 +102,12 @@ def disk_of(master: Master, name: str = "web") -> Disk:
     return disk
 
 
-def create(size: int) -> ops.OpInstanceCreate:
+def create(*sizes: int) -> ops.OpInstanceCreate:
     return ops.OpInstanceCreate(
         instance_name="new.example.com",
         mode="create",
         disk_template="drbd",
-        disks=[{"size": size}],
+        disks=[{"size": size} for size in sizes],
         nics=[],
         os_type="noop",
         pnode="node1",
@@ -218,3 +231,66 @@ def test_a_disk_without_replica_here_has_the_space_of_a_new_one() -> None:
     disk: Any = dataclasses.replace(mirrored(8 * TIB, 260), children=())
     assert disk.space_mib == 8 * TIB + 260
     assert disk.largest_mib == 1 << 30
+
+
+_MANY = {
+    "create": create(1024, 1024),
+    "add": ops.OpInstanceSetParams(
+        instance_name="web", disks=[["add", {"size": 1024}]], ignore_ipolicy=True
+    ),
+    "replace": ops.OpInstanceReplaceDisks(
+        instance_name="web", mode="replace_new_secondary", remote_node="node3", ignore_ipolicy=True
+    ),
+    "recreate": ops.OpInstanceRecreateDisks(instance_name="web", nodes=["node1", "node3"]),
+    "convert": ops.OpInstanceSetParams(
+        instance_name="web", disk_template="drbd", remote_node="node3", ignore_ipolicy=True
+    ),
+    "convert here": ops.OpInstanceSetParams(
+        instance_name="web", disk_template="drbd", remote_node="node3", ignore_ipolicy=True
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "enough"),
+    [
+        ("create", "node2", 3),
+        ("add", "node2", 2),
+        ("replace", "node3", 1),
+        ("recreate", "node3", 1),
+        ("convert", "node3", 1),
+        ("convert here", "node1", 1),
+    ],
+)
+def test_a_minor_which_an_old_module_cannot_have(name: str, node: str, enough: int) -> None:
+    """DRBD 8.3 has as many minors as it was loaded for; the other node has more of them."""
+
+    def master(minors: int) -> Master:
+        disk = plain(1024) if name.startswith("convert") else mirrored(1024, 128)
+        made = master_with(disk, minors={f"{node}.example.com": minors, "node9": 255})
+        made.rpc.answers["blockdev_getdimensions"] = lambda where, args: [
+            [1024 << 20, None] if one.logical_id[1] == "w0" and where.startswith("node1") else None
+            for one in args["disks"]
+        ]
+        return made
+
+    text = master(enough - 1).refused(_MANY[name], errors.ECODE_NORES)
+    assert f"DRBD module of node {node}.example.com was loaded for {enough - 1} minors" in text
+    assert f"the new disk would be minor {enough - 1}" in text
+    master(enough).run(_MANY[name])
+
+
+def test_a_conversion_needs_space_for_metadata_on_the_primary_node() -> None:
+    master = master_with(plain(1024))
+    facts = master.rpc.answers["node_info"]
+
+    def full(node: str, args: dict[str, Any]) -> Any:
+        found = facts(node, args)
+        for unit in found[1] if node.startswith("node1") else ():
+            unit["storage_free"] = 127
+        return found
+
+    master.rpc.answers["node_info"] = full
+    text = master.refused(_MANY["convert"], errors.ECODE_NORES)
+    assert "not enough space on node node1.example.com: 128 MiB needed" in text
+    assert master.rpc.of("blockdev_create_multi") == []

@@ -423,6 +423,11 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
         tells(NODE2, drbd_connections=[minor(2, storage=f"/dev/{VG}/mail-data0")]),
         f"uses /dev/{VG}/mail-data0, not its own volume /dev/{VG}/web-data0",
     ),
+    (
+        "ENODEDRBD",
+        tells(NODE2, drbd_minors=0),
+        "loaded for 0 minors, so the disk of instance web.example.com with minor 0 cannot be used",
+    ),
     ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[True, "/bin/false"]), "/bin/false"),
     ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[False, "no module"]), "no module"),
     ("ENODEDRBDVERSION", tells(NODE2, drbd_version=[8, 3, 11]), "other nodes have 8.4.11"),
