@@ -294,7 +294,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("request",),
     ),
     "http": (
-        ("auth", "client", "document", "head", "tls_stream"),
+        ("auth", "client", "document", "head", "peers", "tls_stream"),
         ("messages", "server"),
         ("event_server",),
         ("access_log",),

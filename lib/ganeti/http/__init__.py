@@ -8,6 +8,7 @@
 :mod:`.tls_stream`   TLS for the connections of that server
 :mod:`.head`         reads the head of a request, by one rule for all servers
 :mod:`.messages`     reads requests, and writes the heads of answers
+:mod:`.peers`        what the limits of a server count as one client
 :mod:`.access_log`   a line for each request, as web servers write it
 :mod:`.document`     a document on a web server, which is read and replaced under conditions
 ==================== =======================================================================

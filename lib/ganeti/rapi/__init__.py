@@ -16,7 +16,7 @@ the job.
 :mod:`.events`          sends events to clients
 :mod:`.users`           the users and their rights
 :mod:`.passwords`       the forms of a password in the users file
-:mod:`.guesses`         limits how often passwords may be guessed
+:mod:`.guesses`         limits how often passwords may be guessed, and whose check comes next
 :mod:`.demand`          whether the cluster demands a password for every request
 :mod:`.origin`          refuses requests which a page of another site makes a browser send
 :mod:`.schema`          JSON Schema of types

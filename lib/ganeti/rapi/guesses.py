@@ -1,48 +1,117 @@
-"""How often passwords may be guessed.
+"""How often passwords may be guessed, and who is checked next.
 
-Guesses are counted for each pair of user and address, so that a guesser behind a proxy does not
-lock out the other users who come from there. The first :data:`BURST` guesses are checked at once;
-after that there is one in :data:`INTERVAL_S`, and a guess waits for its turn. A guess is counted
-before it is checked, so that guesses which arrive together count as well; when the turn is too far
-in the future, the guess is refused. A right password gives its turn back.
+Guesses are counted twice: for each pair of user and address, so that a guesser behind a proxy does
+not lock out the other users who come from there, and for each address, so that an address has no
+more guesses when it tries many names.
+
+=============== ======================= ==================================
+counted for     checked at once         after them
+=============== ======================= ==================================
+user at address :data:`BURST`           one in :data:`INTERVAL_S`
+address         :data:`ADDRESS_BURST`   one in :data:`ADDRESS_INTERVAL_S`
+=============== ======================= ==================================
+
+A guess is counted before it is checked, so that guesses which arrive together count as well; when
+its turn is too far in the future, the guess is refused. A right password gives its turn back.
+
+A check of a password takes processors and memory (:mod:`ganeti.rapi.passwords`). :class:`Turns`
+lets one check of an address run at a time, and the addresses take turns: the guesses of one address
+delay a user at another one by the check that runs, and not by those that wait.
 
 Names are counted by a keyed hash: unknown names are counted like those of users, and the
-number of counters of one address is limited. An IPv6 network of 64 bits counts as one address.
+number of counters of one address is limited. :func:`ganeti.http.peers.client_network` says what
+counts as one address.
 
 Source: ITU-T I.371, *generic cell rate algorithm* (the virtual scheduling form).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
-import ipaddress
 import os
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final, NamedTuple
 
-#: Number of guesses which are checked at once, and seconds for each one after them.
+from ganeti.http import peers
+
+#: Number of guesses for a user at an address which are checked at once, and seconds for each one
+#: after them.
 BURST: Final = 10
 INTERVAL_S: Final = 6.0
+#: The same for all guesses from an address.
+ADDRESS_BURST: Final = 50
+ADDRESS_INTERVAL_S: Final = 1.0
 #: Longest time in seconds which a guess waits for its turn.
 PATIENCE_S: Final = 20.0
 _MOST_COUNTERS: Final = 10_000
 _NAMES_OF_ADDRESS: Final = 1024
 
-#: The counter of a user at an address.
-Place = tuple[str, int]
+
+class Place(NamedTuple):
+    """The counter of a user at an address.
+
+    :ivar address: what counts as one address.
+    :ivar name: a number which stands for the name of the user.
+    """
+
+    address: str
+    name: int
 
 
 class TooMany(Exception):
     """The turn of a guess is too far in the future.
 
+    :ivar of: whose guesses they are, for a message.
     :ivar wait_s: seconds after which it would be checked.
     """
 
-    def __init__(self, wait_s: float) -> None:
-        super().__init__(wait_s)
+    def __init__(self, of: str, wait_s: float) -> None:
+        super().__init__(of, wait_s)
+        self.of = of
         self.wait_s = wait_s
+
+
+class _Counters:
+    """Counts guesses for keys of one kind.
+
+    :param of: whose guesses are counted, for a message.
+    :param clock: seconds of a clock which never jumps.
+    """
+
+    def __init__(self, of: str, burst: int, interval_s: float, clock: Callable[[], float]) -> None:
+        self._of = of
+        self._burst = burst
+        self._interval_s = interval_s
+        self._clock = clock
+        # The time at which all counted guesses have had their interval.
+        self._paid: OrderedDict[Place | str, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._paid)
+
+    def take(self, key: Place | str) -> float:
+        now = self._clock()
+        paid = max(now, self._paid.get(key, now))
+        wait_s = max(0.0, paid - now - (self._burst - 1) * self._interval_s)
+        if wait_s > PATIENCE_S:
+            raise TooMany(self._of, wait_s)
+        self._paid[key] = paid + self._interval_s
+        self._paid.move_to_end(key)
+        if len(self._paid) > _MOST_COUNTERS:
+            self._paid.popitem(last=False)
+        return wait_s
+
+    def give_back(self, key: Place | str) -> None:
+        if key in self._paid:
+            self._paid[key] -= self._interval_s
+            if self._paid[key] <= self._clock():
+                del self._paid[key]
+
+    def forget(self, key: Place | str) -> None:
+        self._paid.pop(key, None)
 
 
 class Guesses:
@@ -52,43 +121,98 @@ class Guesses:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
         self._key = os.urandom(32)
-        # The time at which all counted guesses have had their interval.
-        self._paid: OrderedDict[Place, float] = OrderedDict()
+        self._of_users = _Counters("for this user from this address", BURST, INTERVAL_S, clock)
+        self._of_addresses = _Counters(
+            "from this address", ADDRESS_BURST, ADDRESS_INTERVAL_S, clock
+        )
 
     def place(self, name: str, address: str) -> Place:
         """Return the counter for a user at an address."""
-        with contextlib.suppress(ValueError):
-            found = ipaddress.ip_address(address)
-            if isinstance(found, ipaddress.IPv6Address):
-                address = str(ipaddress.ip_network((found, 64), strict=False))
         digest = hmac.digest(self._key, name.encode("utf-8", "surrogatepass"), "sha256")
-        return address, int.from_bytes(digest[:4]) % _NAMES_OF_ADDRESS
+        return Place(peers.client_network(address), int.from_bytes(digest[:4]) % _NAMES_OF_ADDRESS)
 
     def take(self, place: Place) -> float:
-        """Count a guess; return the seconds after which it may be checked.
+        """Count a guess for a user; return the seconds after which it may be checked.
 
         :raises TooMany: it would wait for too long; it is not counted.
         """
-        now = self._clock()
-        paid = max(now, self._paid.get(place, now))
-        wait_s = max(0.0, paid - now - (BURST - 1) * INTERVAL_S)
-        if wait_s > PATIENCE_S:
-            raise TooMany(wait_s)
-        self._paid[place] = paid + INTERVAL_S
-        self._paid.move_to_end(place)
-        if len(self._paid) > _MOST_COUNTERS:
-            self._paid.popitem(last=False)
-        return wait_s
+        return self._of_users.take(place)
+
+    def take_of_address(self, place: Place) -> float:
+        """Count a guess which :meth:`take` has counted for its address as well.
+
+        The guess stays counted for the user when it is refused: else the answer to a guess at a
+        password that needs no check would tell without a limit whether it is right.
+
+        :returns: the seconds after which it may be checked.
+        :raises TooMany: it would wait for too long.
+        """
+        return self._of_addresses.take(place.address)
 
     def give_back(self, place: Place) -> None:
-        """Do not count a guess which was right."""
-        if place in self._paid:
-            self._paid[place] -= INTERVAL_S
-            if self._paid[place] <= self._clock():
-                del self._paid[place]
+        """Do not count a guess for a user, which was right."""
+        self._of_users.give_back(place)
+
+    def give_back_of_address(self, place: Place) -> None:
+        """Do not count a guess for its address, which was right."""
+        self._of_addresses.give_back(place.address)
 
     def forget(self, place: Place) -> None:
-        """Begin anew, after a user has logged in."""
-        self._paid.pop(place, None)
+        """Begin anew for a user, who has logged in."""
+        self._of_users.forget(place)
+
+
+class Turns:
+    """Lets some tasks work at a time: one of each address, and the addresses take turns.
+
+    :param at_once: how many tasks work at a time.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        self._working: set[str] = set()
+        # Those who wait, by address; the address whose turn is next comes first.
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @contextlib.asynccontextmanager
+    async def of(self, address: str) -> AsyncIterator[None]:
+        """Wait for the turn of a task of this address, and hold it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append(turn)
+        self._begin_next()
+        try:
+            await turn
+            yield
+        finally:
+            if turn.done() and not turn.cancelled():
+                self._working.discard(address)
+                self._free += 1
+                if address in self._waiting:
+                    self._waiting.move_to_end(address)
+            else:
+                self._leave(address, turn)
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        """Give the free places to those whose turn it is."""
+        while self._free:
+            address = next((one for one in self._waiting if one not in self._working), None)
+            if address is None:
+                return
+            turn = self._waiting[address].popleft()
+            if not self._waiting[address]:
+                del self._waiting[address]
+            if turn.cancelled():
+                continue
+            self._free -= 1
+            self._working.add(address)
+            turn.set_result(None)
+
+    def _leave(self, address: str, turn: asyncio.Future[None]) -> None:
+        """Forget a task which is stopped while it waits."""
+        turns = self._waiting.get(address, deque())
+        with contextlib.suppress(ValueError):
+            turns.remove(turn)
+        if not turns:
+            self._waiting.pop(address, None)

@@ -19,15 +19,21 @@ import hashlib
 import hmac
 import os
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ganeti import errors
 
 REALM: Final = "Ganeti Remote API"
 
+#: What a check by scrypt costs: n, r and p.
+Cost = tuple[int, int, int]
+
 # Each check takes 32 MiB and some hundredths of a second.
-SCRYPT_COST: Final = (1 << 15, 8, 3)
+SCRYPT_COST: Final[Cost] = (1 << 15, 8, 3)
 _SCRYPT_BYTES: Final = 32
+# For a check whose result does not count.
+_NO_SALT: Final = bytes(16)
 # Limits for the costs which a file may demand.
 _SCRYPT_MOST_MEMORY: Final = 256 << 20
 _FORM: Final = re.compile(r"\{([^}]*)\}(.*)", re.DOTALL)
@@ -43,9 +49,9 @@ class Password(NamedTuple):
     value: str
 
     @property
-    def slow(self) -> bool:
-        """True if a check takes so long that it needs a thread."""
-        return self.form == "scrypt"
+    def cost(self) -> Cost | None:
+        """What a check costs; None for a form whose check is quick."""
+        return _scrypt_parts(self.value)[0] if self.form == "scrypt" else None
 
 
 def parse(text: str) -> Password:
@@ -75,23 +81,41 @@ def parse(text: str) -> Password:
 
 def matches(password: Password, user: str, given: str) -> bool:
     """Return whether a password is right, in the same time for right and wrong ones."""
+    return check(password, user, given, () if password.cost is None else (password.cost,))
+
+
+def check(password: Password | None, user: str, given: str, costs: Iterable[Cost]) -> bool:
+    """Return whether a password is right, in a time that is the same for all users of a file.
+
+    The time shows neither whether there is such a user, nor the form or the cost of the stored
+    password: the work of every form, and of each cost, is done for each of them.
+
+    :param password: what is stored; None for a name which no user has.
+    :param costs: all different costs of the passwords in the file.
+    """
     raw = given.encode("utf-8", "surrogatepass")
-    if password.form == "scrypt":
-        cost, salt, wanted = _scrypt_parts(password.value)
-        return hmac.compare_digest(_scrypt(raw, salt, cost, len(wanted)), wanted)
-    if password.form == "ha1":
-        found = hashlib.md5(
-            f"{user}:{REALM}:".encode("utf-8", "surrogatepass") + raw, usedforsecurity=False
-        ).hexdigest()
-        return hmac.compare_digest(found, password.value)
+    ha1 = hashlib.md5(
+        f"{user}:{REALM}:".encode("utf-8", "surrogatepass") + raw, usedforsecurity=False
+    ).hexdigest()
     # Digests are compared, so that the time does not depend on the length.
-    return hmac.compare_digest(
-        hashlib.sha256(raw).digest(),
-        hashlib.sha256(password.value.encode("utf-8", "surrogatepass")).digest(),
-    )
+    digest = hashlib.sha256(raw).digest()
+    own = None if password is None else password.cost
+    right = False
+    for cost in costs:
+        if password is not None and cost == own:
+            _cost, salt, wanted = _scrypt_parts(password.value)
+            right = hmac.compare_digest(_scrypt(raw, salt, cost, len(wanted)), wanted)
+        else:
+            _scrypt(raw, _NO_SALT, cost, _SCRYPT_BYTES)
+    if password is None or own is not None:
+        return right
+    if password.form == "ha1":
+        return hmac.compare_digest(ha1, password.value)
+    stored = hashlib.sha256(password.value.encode("utf-8", "surrogatepass")).digest()
+    return hmac.compare_digest(digest, stored)
 
 
-def hashed(given: str, cost: tuple[int, int, int] = SCRYPT_COST) -> str:
+def hashed(given: str, cost: Cost = SCRYPT_COST) -> str:
     """Return a password in the form which is safe to store."""
     salt = os.urandom(16)
     digest = _scrypt(given.encode(), salt, cost, _SCRYPT_BYTES)
@@ -99,19 +123,14 @@ def hashed(given: str, cost: tuple[int, int, int] = SCRYPT_COST) -> str:
     return f"{{SCRYPT}}{n},{r},{p}${_b64(salt)}${_b64(digest)}"
 
 
-def waste_time() -> None:
-    """Take the same time as the check of a password of the slow form."""
-    _scrypt(b"", b"0123456789abcdef", SCRYPT_COST, _SCRYPT_BYTES)
-
-
-def _scrypt(password: bytes, salt: bytes, cost: tuple[int, int, int], size: int) -> bytes:
+def _scrypt(password: bytes, salt: bytes, cost: Cost, size: int) -> bytes:
     n, r, p = cost
     return hashlib.scrypt(
         password, salt=salt, n=n, r=r, p=p, dklen=size, maxmem=_SCRYPT_MOST_MEMORY + (1 << 20)
     )
 
 
-def _scrypt_parts(value: str) -> tuple[tuple[int, int, int], bytes, bytes]:
+def _scrypt_parts(value: str) -> tuple[Cost, bytes, bytes]:
     try:
         costs, salt, digest = value.split("$")
         n, r, p = (int(word) for word in costs.split(","))

@@ -39,7 +39,7 @@ from ganeti import errors
 from ganeti.http.messages import Refused
 from ganeti.rapi import passwords
 from ganeti.rapi.declare import READ, USER, WRITE
-from ganeti.rapi.guesses import Guesses, Place, TooMany
+from ganeti.rapi.guesses import Guesses, Place, TooMany, Turns
 from ganeti.rapi.passwords import Password
 from ganeti.utils import fs
 
@@ -142,6 +142,8 @@ class Users:
         self._handlers = handlers
         self._clock = clock
         self._users: dict[str, User] = {}
+        # The different costs of the passwords in the file.
+        self._costs: list[passwords.Cost] = []
         self._stamp: tuple[int, int, int] | None = None
         self._read = False
         self._sleep = sleep
@@ -151,7 +153,7 @@ class Users:
         # A password which was right before needs no second slow check from the same address.
         self._known: OrderedDict[bytes, User] = OrderedDict()
         self._key = os.urandom(32)
-        self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
+        self._turns = Turns(_CHECKS_AT_ONCE)
         #: Whether :meth:`refresh` is called when the file changes.
         self.watched = False
         self._polled_at = 0.0
@@ -177,6 +179,8 @@ class Users:
         self._stamp = stamp
         self._read = True
         self._users, problems = parse(text, self._handlers)
+        costs = (user.password.cost for user in self._users.values())
+        self._costs = sorted({cost for cost in costs if cost is not None})
         self._known.clear()
         for problem in problems:
             _log.warning("%s: %s", self._path, problem)
@@ -209,17 +213,18 @@ class Users:
         if running is None:
             try:
                 wait_s = self._guesses.take(place)
+                if not wait_s:
+                    known = self._known.get(key)
+                    if known is not None:
+                        self._guesses.give_back(place)
+                        return known
+                wait_s = max(wait_s, self._guesses.take_of_address(place))
             except TooMany as err:
                 raise Refused(
                     429,
-                    "too many wrong passwords for this user from this address",
+                    f"too many wrong passwords {err.of}",
                     headers=[("Retry-After", str(int(err.wait_s) + 1))],
                 ) from err
-            if not wait_s:
-                known = self._known.get(key)
-                if known is not None:
-                    self._guesses.give_back(place)
-                    return known
             running = asyncio.create_task(self._judge(place, key, wait_s, name, password))
             self._running[key] = running
             running.add_done_callback(lambda _task: self._running.pop(key, None))
@@ -240,11 +245,13 @@ class Users:
         if known is not None:
             # Not forgotten: a program which logs in all the time would free the way for guesses.
             self._guesses.give_back(place)
+            self._guesses.give_back_of_address(place)
             return known
         user = self._users.get(name)
-        if not await self._check(user, name, password):
+        if not await self._check(user, place, name, password):
             return None
         self._guesses.forget(place)
+        self._guesses.give_back_of_address(place)
         if user is not None and self._users.get(name) is user:
             self._known[key] = user
             if len(self._known) > _MOST_KNOWN:
@@ -255,20 +262,13 @@ class Users:
         """Make the error for a request which needs credentials."""
         return Refused(401, headers=_CHALLENGE)
 
-    async def _check(self, user: User | None, name: str, password: str) -> bool:
-        # An unknown user takes the same time as a wrong password.
-        slow = (
-            user.password.slow
-            if user is not None
-            else any(one.password.slow for one in self._users.values())
-        )
-        if not slow:
-            return user is not None and passwords.matches(user.password, name, password)
-        async with self._checks:
-            if user is None:
-                await asyncio.to_thread(passwords.waste_time)
-                return False
-            return await asyncio.to_thread(passwords.matches, user.password, name, password)
+    async def _check(self, user: User | None, place: Place, name: str, password: str) -> bool:
+        stored = None if user is None else user.password
+        costs = self._costs
+        if not costs:
+            return passwords.check(stored, name, password, costs)
+        async with self._turns.of(place.address):
+            return await asyncio.to_thread(passwords.check, stored, name, password, costs)
 
 
 def _decode(authorization: str) -> tuple[str, str] | None:

@@ -265,7 +265,7 @@ def slow_passwords(text: str) -> list[str]:
         if len(words) < 2 or words[0].startswith("#"):
             continue
         try:
-            if passwords.parse(words[1]).slow:
+            if passwords.parse(words[1]).cost is not None:
                 found.append(words[0])
         except errors.ParseError:
             continue

@@ -7,13 +7,23 @@ import base64
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ganeti import errors
 from ganeti.http.messages import Refused
 from ganeti.rapi import guesses, passwords, users
-from ganeti.rapi.guesses import BURST, INTERVAL_S, PATIENCE_S, Guesses
+from ganeti.rapi.guesses import (
+    ADDRESS_BURST,
+    ADDRESS_INTERVAL_S,
+    BURST,
+    INTERVAL_S,
+    PATIENCE_S,
+    Guesses,
+    Place,
+    Turns,
+)
 from ganeti.rapi.users import Users
 from ganeti.utils import fs
 
@@ -134,6 +144,14 @@ class Lab:
         with pytest.raises(Refused) as caught:
             self.identify(header, address)
         return caught.value
+
+    def use_up_address(self) -> None:
+        """Guess at the passwords of many names until the address is refused."""
+        statuses = [
+            self.refused(basic(f"user{number}", "guess")).status
+            for number in range(2 * ADDRESS_BURST)
+        ]
+        assert statuses[-1] == 429
 
 
 @pytest.fixture
@@ -259,6 +277,8 @@ def test_a_program_which_logs_in_all_the_time_does_not_free_the_way(lab: Lab) ->
         ("192.0.2.1", "192.0.2.2", False),
         ("2001:db8::1", "2001:db8::2:3", True),
         ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
         ("-", "-", True),
     ],
 )
@@ -272,8 +292,202 @@ def test_the_counters_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guesses, "_MOST_COUNTERS", 5)
     counted = Guesses(lambda: 0.0)
     for number in range(100):
-        counted.take((f"192.0.2.{number}", 0))
-    assert len(counted._paid) == 5
+        counted.take(Place(f"192.0.2.{number}", 0))
+        counted.take_of_address(Place(f"192.0.2.{number}", 0))
+    assert len(counted._of_users) == len(counted._of_addresses) == 5
+
+
+def test_many_names_give_an_address_no_more_guesses(lab: Lab) -> None:
+    for number in range(ADDRESS_BURST):
+        assert lab.refused(basic(f"user{number}", "guess")).status == 401
+    assert lab.slept == []
+    waiting = int(PATIENCE_S / ADDRESS_INTERVAL_S)
+    for number in range(waiting):
+        assert lab.refused(basic(f"other{number}", "guess")).status == 401
+    assert lab.slept == [ADDRESS_INTERVAL_S * (number + 1) for number in range(waiting)]
+    err = lab.refused(basic("further", "guess"))
+    assert err.status == 429 and "too many wrong passwords from this address" in str(err)
+    assert dict(err.headers)["Retry-After"] == str(waiting + 2)
+    # Other addresses go on, and the time of waiting is that which the answer said.
+    assert lab.identify(basic("jack", "secret"), "192.0.2.2")
+    lab.now += waiting + 2
+    assert lab.identify(basic("jack", "secret"))
+
+
+def test_who_has_logged_in_goes_on_beside_guesses_from_the_same_address(lab: Lab) -> None:
+    assert lab.identify(basic("joe", "pw"))
+    lab.use_up_address()
+    slept = len(lab.slept)
+    for _ in range(2 * BURST):
+        assert lab.identify(basic("joe", "pw"))
+    assert len(lab.slept) == slept
+
+
+def test_an_address_that_is_refused_has_no_more_guesses_at_known_passwords(lab: Lab) -> None:
+    """The answer to a password that needs no check comes before the limit of the address."""
+    assert lab.identify(basic("joe", "pw"))
+    lab.use_up_address()
+    for number in range(BURST):
+        assert "from this address" in str(lab.refused(basic("joe", f"guess{number}")))
+    # From here on the right password waits as long as a wrong one.
+    for number in range(100):
+        lab.refused(basic("joe", f"guess{number}"))
+    assert "for this user" in str(lab.refused(basic("joe", "pw")))
+
+
+def test_right_passwords_are_not_counted_for_an_address(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    names = [f"user{number}" for number in range(3 * ADDRESS_BURST)]
+    path.write_text("".join(f"{name} pw\n" for name in names))
+    lab = Lab(path)
+    for name in names:
+        assert lab.identify(basic(name, "pw"))
+    assert lab.slept == []
+
+
+@pytest.mark.parametrize("name", ["jack", "jill", "joe", "dear", "nobody"])
+def test_names_are_not_seen_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A check does the same work whatever is stored: each cost of the file once."""
+    dear = (1 << 6, 8, 1)
+    path = tmp_path / "users"
+    path.write_text(
+        f"jack secret\njill {{HA1}}{HA1}\njoe {passwords.hashed('pw', _CHEAP)}\n"
+        f"dear {passwords.hashed('pw', dear)}\nother {passwords.hashed('pw', dear)}\n"
+    )
+    lab = Lab(path)
+    done = []
+    real = hashlib.scrypt
+
+    def scrypt(password: bytes, **options: Any) -> bytes:
+        done.append((options["n"], options["r"], options["p"]))
+        return real(password, **options)
+
+    monkeypatch.setattr(hashlib, "scrypt", scrypt)
+    assert lab.refused(basic(name, "guess")).status == 401
+    assert done == [_CHEAP, dear]
+
+
+def test_a_file_without_slow_passwords_has_quick_checks_for_all_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "users"
+    path.write_text(f"jack secret\njill {{HA1}}{HA1}\n")
+    lab = Lab(path)
+    monkeypatch.delattr(hashlib, "scrypt")
+    for name in ("jack", "jill", "nobody"):
+        assert lab.refused(basic(name, "guess")).status == 401
+
+
+async def _settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class Checks:
+    """Checks which end when the test says so."""
+
+    def __init__(self, at_once: int) -> None:
+        self.turns = Turns(at_once)
+        self.begun: list[str] = []
+        self.working: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def add(self, *names: str) -> None:
+        """Add checks; the first letter of a name is the address."""
+        for name in names:
+            self.tasks[name] = asyncio.create_task(self._work(name))
+        await _settle()
+
+    async def _work(self, name: str) -> None:
+        async with self.turns.of(name[0]):
+            self.begun.append(name)
+            self.working[name] = asyncio.Event()
+            try:
+                await self.working[name].wait()
+            finally:
+                del self.working[name]
+
+    async def end(self, name: str) -> None:
+        self.working[name].set()
+        await _settle()
+
+    async def cancel(self, name: str) -> None:
+        self.tasks[name].cancel()
+        await _settle()
+
+
+def test_addresses_take_turns() -> None:
+    async def run() -> None:
+        checks = Checks(2)
+        await checks.add(*(f"a{number}" for number in range(5)))
+        # One at a time, although there is room for two.
+        assert checks.begun == ["a0"]
+        await checks.add("b0", "b1", "c0")
+        assert checks.begun == ["a0", "b0"]
+        for name, after in (("a0", "c0"), ("c0", "a1"), ("b0", "b1"), ("b1", "-"), ("a1", "a2")):
+            begun = len(checks.begun)
+            await checks.end(name)
+            assert checks.begun[begun:] == ([after] if after != "-" else [])
+        await checks.add("d0")
+        assert checks.begun[-1] == "d0"
+        for name in ("d0", "a2", "a3", "a4"):
+            await checks.end(name)
+        assert checks.working == {} and checks.turns._waiting == {} and checks.turns._free == 2
+
+    asyncio.run(run())
+
+
+def test_checks_that_are_stopped_leave_their_place() -> None:
+    async def run() -> None:
+        checks = Checks(1)
+        await checks.add("a0", "b0", "c0", "c1")
+        await checks.cancel("b0")
+        await checks.cancel("a0")
+        assert checks.begun == ["a0", "c0"]
+        # It is stopped in the moment in which it gets its turn.
+        checks.working["c0"].set()
+        checks.tasks["c1"].cancel()
+        await _settle()
+        assert checks.working == {} and checks.turns._waiting == {}
+        await checks.add("d0")
+        assert checks.begun == ["a0", "c0", "d0"]
+
+    asyncio.run(run())
+
+
+def test_wrong_guesses_do_not_delay_a_user_elsewhere(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """150 guesses from one address; then one check of theirs runs, and the others wait."""
+    order: list[str] = []
+    real = passwords.check
+
+    def check(
+        password: passwords.Password | None, user: str, given: str, costs: list[passwords.Cost]
+    ) -> bool:
+        order.append(user)
+        return real(password, user, given, costs)
+
+    monkeypatch.setattr(passwords, "check", check)
+
+    async def run() -> None:
+        guesses_of_one = [
+            asyncio.create_task(lab.users.identify(basic(f"user{number}", "guess"), "192.0.2.1"))
+            for number in range(150)
+        ]
+        await asyncio.sleep(0)
+        user = await lab.users.identify(basic("joe", "pw"), "192.0.2.2")
+        assert user is not None and user.name == "joe"
+        checked_before = order.index("joe")
+        found = await asyncio.gather(*guesses_of_one, return_exceptions=True)
+        most = ADDRESS_BURST + int(PATIENCE_S / ADDRESS_INTERVAL_S)
+        statuses = [err.status for err in found if isinstance(err, Refused)]
+        assert statuses.count(401) == most and statuses.count(429) == 150 - most
+        assert checked_before <= 2
+
+    asyncio.run(run())
 
 
 def test_the_file_changes(lab: Lab) -> None:

@@ -1,0 +1,29 @@
+"""What the limits of a server count as one client."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def client_network(address: str) -> str:
+    """Return the text under which limits count a client, from its address.
+
+    One client has a whole IPv6 network of 64 bits. An IPv4 address has the same text whether it
+    reaches a socket of IPv4 or one of IPv6 (``::ffff:192.0.2.1``).
+
+    :param address: an address, also with a zone (``fe80::1%eth0``). Another text is returned as it
+        is: a client at a local socket has no address.
+
+    Source: RFC 4291, sections 2.5.1 and 2.5.5.2.
+    """
+    bare, _percent, zone = address.partition("%")
+    try:
+        found = ipaddress.ip_address(bare)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    network = str(ipaddress.ip_network((found, 64), strict=False))
+    return f"{network}%{zone}" if zone else network
