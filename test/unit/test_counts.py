@@ -41,7 +41,7 @@ MODULES = {
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
         522,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 102),
+    "ganeti-rapi": ("import ganeti.server.rapi", 104),
     "ganeti-confd": ("import ganeti.server.confd", 116),
     "ganeti-mond": ("import ganeti.server.mond", 81),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),

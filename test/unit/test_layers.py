@@ -401,10 +401,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "rapi": (
         (
-            "client", "demand", "failures", "guesses", "master", "passwords", "represent",
-            "schema",
+            "client", "demand", "failures", "master", "pace", "passwords", "represent", "schema",
         ),
-        ("events",),
+        ("events", "guesses", "job_limits"),
         ("call",),
         ("declare",),
         ("checks", "operation_names", "origin", "users"),

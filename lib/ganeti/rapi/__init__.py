@@ -17,6 +17,8 @@ the job.
 :mod:`.users`           the users and their rights
 :mod:`.passwords`       the forms of a password in the users file
 :mod:`.guesses`         limits how often passwords may be guessed, and whose check comes next
+:mod:`.pace`            counts how often something happens, for each user or address
+:mod:`.job_limits`      limits the jobs of each user
 :mod:`.demand`          whether the cluster demands a password for every request
 :mod:`.origin`          refuses requests which a page of another site makes a browser send
 :mod:`.schema`          JSON Schema of types

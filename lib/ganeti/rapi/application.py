@@ -25,6 +25,7 @@ from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, Job, Operation, Read, Resource
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
+from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES, TABLES
 from ganeti.rapi.users import User, Users
@@ -98,6 +99,7 @@ class RestApplication:
     :param require_authentication: every request needs a password.
     :param at_once: how many requests are sent to the master at a time.
     :param hub: the source of events.
+    :param job_limits: limits for the jobs of each user; None for the usual ones.
     """
 
     def __init__(
@@ -108,11 +110,13 @@ class RestApplication:
         require_authentication: bool | Demand = False,
         at_once: int = AT_ONCE,
         hub: Hub | None = None,
+        job_limits: JobLimits | None = None,
         resources: Sequence[Resource] = RESOURCES,
     ) -> None:
         self._master = master
         self._users = users
         self._require_authentication = require_authentication
+        self._job_limits = job_limits or JobLimits(master)
         self._slots = asyncio.Semaphore(at_once)
         self._state = State(
             hub or Hub(master),
@@ -153,7 +157,7 @@ class RestApplication:
 
         async def answer(body: bytes) -> Response:
             return await self._answer(
-                resource, operation, uri, query, head.headers, media_type, body
+                resource, operation, uri, query, head.headers, user, media_type, body
             )
 
         return Accepted(user.name if user is not None else "-", answer)
@@ -184,6 +188,7 @@ class RestApplication:
         uri: Mapping[str, str],
         query: Mapping[str, list[str]],
         headers: Mapping[str, str],
+        user: User | None,
         media_type: str,
         raw: bytes,
     ) -> Response:
@@ -201,6 +206,7 @@ class RestApplication:
                 given=frozenset(query),
                 query=checks.query_values(operation, query, self._state),
                 body=checks.checked_body(operation, body),
+                user="" if user is None else user.name,
                 why=query.get(declare.REASON.name, [""])[0],
             )
             if isinstance(operation, Job) or not operation.waits:
@@ -230,7 +236,7 @@ class RestApplication:
                     412, f"the {resource.tagged} has changed", headers=[("ETag", current)]
                 )
         if isinstance(operation, Job):
-            return await self._master.submit(checks.opcodes(call, operation))
+            return await self._job_limits.submit(call.user, checks.opcodes(call, operation))
         return await operation.run(call)
 
     async def _represent(

@@ -37,6 +37,7 @@ class Call:
     :ivar given: names of the query arguments which the client sent.
     :ivar query: every declared argument by its name, converted.
     :ivar body: the body, checked unless an opcode is made from it; None when there is none.
+    :ivar user: name of the user; empty for a request without one.
     :ivar why: the reason which the client gives; empty for none.
     :ivar etag: the operation sets it to the tag of the state of the object.
     """
@@ -49,6 +50,7 @@ class Call:
     given: frozenset[str]
     query: dict[str, Any]
     body: Any
+    user: str
     why: str
     etag: str = ""
 

@@ -21,8 +21,6 @@ delay a user at another one by the check that runs, and not by those that wait.
 Names are counted by a keyed hash: unknown names are counted like those of users, and the
 number of counters of one address is limited. :func:`ganeti.http.peers.client_network` says what
 counts as one address.
-
-Source: ITU-T I.371, *generic cell rate algorithm* (the virtual scheduling form).
 """
 
 from __future__ import annotations
@@ -36,6 +34,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
 from ganeti.http import peers
+from ganeti.rapi.pace import Pace
 
 #: Number of guesses for a user at an address which are checked at once, and seconds for each one
 #: after them.
@@ -46,7 +45,6 @@ ADDRESS_BURST: Final = 50
 ADDRESS_INTERVAL_S: Final = 1.0
 #: Longest time in seconds which a guess waits for its turn.
 PATIENCE_S: Final = 20.0
-_MOST_COUNTERS: Final = 10_000
 _NAMES_OF_ADDRESS: Final = 1024
 
 
@@ -61,59 +59,6 @@ class Place(NamedTuple):
     name: int
 
 
-class TooMany(Exception):
-    """The turn of a guess is too far in the future.
-
-    :ivar of: whose guesses they are, for a message.
-    :ivar wait_s: seconds after which it would be checked.
-    """
-
-    def __init__(self, of: str, wait_s: float) -> None:
-        super().__init__(of, wait_s)
-        self.of = of
-        self.wait_s = wait_s
-
-
-class _Counters:
-    """Counts guesses for keys of one kind.
-
-    :param of: whose guesses are counted, for a message.
-    :param clock: seconds of a clock which never jumps.
-    """
-
-    def __init__(self, of: str, burst: int, interval_s: float, clock: Callable[[], float]) -> None:
-        self._of = of
-        self._burst = burst
-        self._interval_s = interval_s
-        self._clock = clock
-        # The time at which all counted guesses have had their interval.
-        self._paid: OrderedDict[Place | str, float] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._paid)
-
-    def take(self, key: Place | str) -> float:
-        now = self._clock()
-        paid = max(now, self._paid.get(key, now))
-        wait_s = max(0.0, paid - now - (self._burst - 1) * self._interval_s)
-        if wait_s > PATIENCE_S:
-            raise TooMany(self._of, wait_s)
-        self._paid[key] = paid + self._interval_s
-        self._paid.move_to_end(key)
-        if len(self._paid) > _MOST_COUNTERS:
-            self._paid.popitem(last=False)
-        return wait_s
-
-    def give_back(self, key: Place | str) -> None:
-        if key in self._paid:
-            self._paid[key] -= self._interval_s
-            if self._paid[key] <= self._clock():
-                del self._paid[key]
-
-    def forget(self, key: Place | str) -> None:
-        self._paid.pop(key, None)
-
-
 class Guesses:
     """Counts guesses.
 
@@ -122,9 +67,11 @@ class Guesses:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._key = os.urandom(32)
-        self._of_users = _Counters("for this user from this address", BURST, INTERVAL_S, clock)
-        self._of_addresses = _Counters(
-            "from this address", ADDRESS_BURST, ADDRESS_INTERVAL_S, clock
+        self._of_users: Pace[Place] = Pace(
+            "for this user from this address", BURST, INTERVAL_S, clock, patience_s=PATIENCE_S
+        )
+        self._of_addresses: Pace[str] = Pace(
+            "from this address", ADDRESS_BURST, ADDRESS_INTERVAL_S, clock, patience_s=PATIENCE_S
         )
 
     def place(self, name: str, address: str) -> Place:

@@ -61,7 +61,7 @@ _ERRORS: Final = {
     "413": "the body is too large",
     "415": "the body is not JSON",
     "428": "the request needs a condition (If-Match, If-None-Match)",
-    "429": "too many wrong passwords for this user from this address",
+    "429": "too many wrong passwords, or too many jobs of this user",
     "500": "internal error",
     "502": "no master daemon runs here",
     "503": "not now",

@@ -39,7 +39,8 @@ from ganeti import errors
 from ganeti.http.messages import Refused
 from ganeti.rapi import passwords
 from ganeti.rapi.declare import READ, USER, WRITE
-from ganeti.rapi.guesses import Guesses, Place, TooMany, Turns
+from ganeti.rapi.guesses import Guesses, Place, Turns
+from ganeti.rapi.pace import TooMany
 from ganeti.rapi.passwords import Password
 from ganeti.utils import fs
 
@@ -223,7 +224,7 @@ class Users:
                 raise Refused(
                     429,
                     f"too many wrong passwords {err.of}",
-                    headers=[("Retry-After", str(int(err.wait_s) + 1))],
+                    headers=[err.retry_after],
                 ) from err
             running = asyncio.create_task(self._judge(place, key, wait_s, name, password))
             self._running[key] = running

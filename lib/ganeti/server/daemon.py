@@ -279,6 +279,16 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def limit_or_zero(text: str) -> int:
+    """Parse a limit of an option, in which 0 stands for no limit.
+
+    :raises argparse.ArgumentTypeError: it is not such a number.
+    """
+    if not (text.isascii() and text.isdigit()) or int(text) > 1_000_000:
+        raise argparse.ArgumentTypeError(f"not a number from 0 to 1000000: {text}")
+    return int(text)
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"not a port number: {text}")

@@ -26,6 +26,7 @@ from ganeti.constants import ssconf
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
 from ganeti.platform import hosts, machine, paths
+from ganeti.rapi import job_limits
 from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
@@ -53,6 +54,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--require-authentication",
         action="store_true",
         help="demand a password for every request, also if the parameter of the cluster does not",
+    )
+    add(
+        "--max-user-jobs",
+        type=daemon.limit_or_zero,
+        default=job_limits.UNFINISHED,
+        metavar="NUMBER",
+        help="number of unfinished jobs of each user; 0 for no limit"
+        f" (default {job_limits.UNFINISHED})",
+    )
+    add(
+        "--max-user-jobs-per-minute",
+        type=daemon.limit_or_zero,
+        default=job_limits.PER_MINUTE,
+        metavar="NUMBER",
+        help="number of jobs that each user may submit in a minute; 0 for no limit"
+        f" (default {job_limits.PER_MINUTE})",
     )
 
 
@@ -138,6 +155,9 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         ),
         at_once=options.max_clients,
         hub=hub,
+        job_limits=job_limits.JobLimits(
+            master, options.max_user_jobs, options.max_user_jobs_per_minute
+        ),
     )
     most = event_server.Limits()
     limits = most._replace(clients=event_server.client_limit(most.clients))

@@ -77,6 +77,8 @@ NEEDS_USER = {
     ("/2/instances/{instance_name}/info", "GET"): "everybody could fill the queue with it"
 }
 OPTIONS_OF_ALL = {"--user", "--group", "--version", "-h/--help"}
+# Ours: limits for the jobs of each user.
+OWN_OPTIONS = {"--max-user-jobs", "--max-user-jobs-per-minute"}
 
 CASES = [
     (path, method)
@@ -169,6 +171,6 @@ def test_features() -> None:
 def test_options_of_the_daemon() -> None:
     parser = rapi.DAEMON.parser()
     ours = {"/".join(action.option_strings) for action in parser._actions}
-    assert ours == set(PUBLISHED["daemon_options"]) | OPTIONS_OF_ALL
+    assert ours == set(PUBLISHED["daemon_options"]) | OPTIONS_OF_ALL | OWN_OPTIONS
     options = parser.parse_args([])
     assert (options.port, options.max_clients) == (5080, 20)

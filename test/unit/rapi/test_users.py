@@ -13,7 +13,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.http.messages import Refused
-from ganeti.rapi import guesses, passwords, users
+from ganeti.rapi import pace, passwords, users
 from ganeti.rapi.guesses import (
     ADDRESS_BURST,
     ADDRESS_INTERVAL_S,
@@ -289,7 +289,7 @@ def test_addresses(one: str, other: str, same: bool) -> None:
 
 
 def test_the_counters_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guesses, "_MOST_COUNTERS", 5)
+    monkeypatch.setattr(pace, "_MOST_COUNTERS", 5)
     counted = Guesses(lambda: 0.0)
     for number in range(100):
         counted.take(Place(f"192.0.2.{number}", 0))

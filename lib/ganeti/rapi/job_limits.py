@@ -1,0 +1,164 @@
+"""How many jobs a user of the REST interface may have in the queue, and submit in a minute.
+
+A job is a file on every master candidate, so a user who submits jobs without a limit fills the
+queue of all. Jobs of :data:`ganeti.opcodes.base.QUERY`, which a user without rights may submit,
+have limits of their own: a part (:data:`READING`) of those for all jobs.
+
+The limits are kept in this daemon. It asks the master which jobs have ended only when a limit is
+reached. After a restart it counts from zero. A job that submits further jobs counts as one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, NamedTuple
+
+from ganeti.constants import job as const
+from ganeti.http.messages import Refused
+from ganeti.opcodes.base import QUERY, OpCode
+from ganeti.rapi.master import Master
+from ganeti.rapi.pace import Pace, TooMany
+
+#: Default limits of a user: unfinished jobs, and jobs per minute.
+UNFINISHED: Final = 1000
+PER_MINUTE: Final = 3000
+#: Jobs that only read have this part of each limit.
+READING: Final = 10
+# Seconds for which an answer of the master holds that the jobs are still unfinished.
+_ASK_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 5
+
+
+class _Account:
+    """The jobs of one kind of one user.
+
+    :ivar unfinished: ids of the jobs that had not ended when the master was last asked.
+    :ivar submitting: number of jobs whose ids are not known yet.
+    :ivar asked: the ids that were unfinished at the last question, and when that was.
+    """
+
+    __slots__ = ("asked", "submitting", "unfinished")
+
+    def __init__(self) -> None:
+        self.unfinished: set[int] = set()
+        self.submitting = 0
+        self.asked: tuple[frozenset[int], float] = (frozenset(), 0.0)
+
+
+class _Kind(NamedTuple):
+    """The limits for jobs of one kind.
+
+    :ivar what: the jobs, for messages.
+    :ivar most: number of unfinished jobs of a user; 0 for no limit.
+    :ivar pace: how often a user may submit one; None for no limit.
+    """
+
+    what: str
+    most: int
+    pace: Pace[str] | None
+    accounts: dict[str, _Account]
+
+
+class JobLimits:
+    """Limits the jobs of each user.
+
+    :param unfinished: number of unfinished jobs of a user; 0 for no limit.
+    :param per_minute: number of jobs that a user submits in a minute; 0 for no limit.
+    :param clock: seconds of a clock which never jumps.
+    """
+
+    def __init__(
+        self,
+        master: Master,
+        unfinished: int = UNFINISHED,
+        per_minute: int = PER_MINUTE,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._master = master
+        self._clock = clock
+        self._changing = self._kind("jobs", unfinished, per_minute)
+        self._reading = self._kind(
+            "jobs that only read",
+            unfinished and max(1, unfinished // READING),
+            per_minute and max(1, per_minute // READING),
+        )
+
+    def _kind(self, what: str, most: int, per_minute: int) -> _Kind:
+        pace: Pace[str] | None = None
+        if per_minute:
+            pace = Pace(
+                f"{per_minute} {what} in a minute", per_minute, 60 / per_minute, self._clock
+            )
+        return _Kind(what, most, pace, {})
+
+    async def submit(self, user: str, ops: Sequence[OpCode]) -> int:
+        """Submit a job of a user; return its id when the job is acknowledged.
+
+        :raises Refused: 429 when the user has too many unfinished jobs, or has submitted too many
+            in the last minute.
+        :raises errors.GenericError: as :meth:`ganeti.rapi.master.Master.submit`.
+        """
+        kind = self._reading if all(op.KIND == QUERY for op in ops) else self._changing
+        async with self._counted(kind, user) as account:
+            job_id = await self._master.submit(ops)
+            if kind.most:
+                account.unfinished.add(job_id)
+        return job_id
+
+    @contextlib.asynccontextmanager
+    async def _counted(self, kind: _Kind, user: str) -> AsyncIterator[_Account]:
+        """Count a job while it is submitted; it does not count when that fails."""
+        account = kind.accounts.setdefault(user, _Account())
+        if kind.most and self._used(account) >= kind.most:
+            await self._forget_ended(account)
+            if self._used(account) >= kind.most:
+                raise Refused(
+                    429,
+                    f"user {user} has {kind.most} unfinished {kind.what}, which is the limit."
+                    " Wait until some of them have ended.",
+                    headers=[("Retry-After", str(_RETRY_S))],
+                )
+        try:
+            if kind.pace is not None:
+                kind.pace.take(user)
+        except TooMany as err:
+            raise Refused(
+                429,
+                f"user {user} has submitted {err.of}, which is the limit",
+                headers=[err.retry_after],
+            ) from err
+        account.submitting += 1
+        try:
+            yield account
+        except BaseException:
+            if kind.pace is not None:
+                kind.pace.give_back(user)
+            raise
+        finally:
+            account.submitting -= 1
+
+    @staticmethod
+    def _used(account: _Account) -> int:
+        return len(account.unfinished) + account.submitting
+
+    async def _forget_ended(self, account: _Account) -> None:
+        """Ask the master which jobs have ended, unless it has just said that none of them has."""
+        ids, asked_at = account.asked
+        now = self._clock()
+        if account.unfinished <= ids and now - asked_at < _ASK_AGAIN_S:
+            return
+        asked = sorted(account.unfinished)
+        if not asked:
+            # Without ids the master would return all jobs.
+            return
+        rows = await self._master.call("QueryJobs", asked, ["status"])
+        account.unfinished.difference_update(
+            job_id
+            for job_id, row in zip(asked, rows, strict=True)
+            # An unknown job was archived, and only ended jobs are.
+            if row is None or row[0] in const.FINALIZED
+        )
+        account.asked = (frozenset(account.unfinished), now)
