@@ -2,9 +2,14 @@
 
 The proof is a checksum which the administrator gives, a file of checksums as distributions publish
 it, a signature of the image by a key of a keyring, or a signed file of checksums. Without a proof,
-an image is accepted from a path and over HTTPS, and never over HTTP.
+an image is accepted from a path and over HTTPS, and never over HTTP. The same holds for a file of
+checksums without a signature.
 
-Source: sha256sum(1), gpgv(1).
+A server may redirect to another address. What counts is each of them, and not only the last one:
+an attacker who changes the answer of one that is not protected decides where the others are. A
+redirection to another kind of address than HTTP and HTTPS is never followed.
+
+Source: sha256sum(1), gpgv(1); RFC 9110, section 15.4.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPMessage
 from typing import IO, NamedTuple
 
 from ganeti import errors
@@ -67,13 +73,17 @@ def require_source(source: str) -> str:
     if "://" not in source:
         # A shell leaves the tilde of --signature=~/SHA256SUMS.gpg as it is.
         return os.path.abspath(os.path.expanduser(source))
-    scheme = urllib.parse.urlsplit(source).scheme
-    if scheme not in _SCHEMES:
+    if _scheme(source) not in _SCHEMES:
         raise errors.OpPrereqError(
             f"{source} cannot be fetched. Give a path, or an address with {', '.join(_SCHEMES)}.",
             errors.ECODE_INVAL,
         )
     return source
+
+
+def _scheme(source: str) -> str:
+    """Return the scheme of an address in lower case; empty for a path."""
+    return urllib.parse.urlsplit(source).scheme if "://" in source else ""
 
 
 def check_proof(source: str, proof: Proof) -> None:
@@ -92,10 +102,16 @@ def check_proof(source: str, proof: Proof) -> None:
         )
     if proof.keyring and not os.path.isfile(os.path.expanduser(proof.keyring)):
         raise errors.OpPrereqError(f"there is no keyring '{proof.keyring}'", errors.ECODE_NOENT)
-    if source.startswith("http://") and not (proof.checksum or proof.signature):
+    if _scheme(source) == "http" and not (proof.checksum or proof.signature):
         raise errors.OpPrereqError(
             f"image {_shown(source)}: an http address needs --checksum or --signature, because"
             " nothing protects the transfer",
+            errors.ECODE_INVAL,
+        )
+    if _scheme(proof.checksum_file) == "http" and not proof.signature:
+        raise errors.OpPrereqError(
+            f"{_shown(proof.checksum_file)}: a file of checksums at an http address needs"
+            " --signature, because nothing protects the transfer",
             errors.ECODE_INVAL,
         )
 
@@ -121,12 +137,12 @@ def fetch(
     check_proof(source, proof)
     part = _part(top)
     try:
-        got = _copy(source, part)
+        got = _copy(source, part, protect=not (proof.checksum or proof.signature))
         verified = _prove(source, part, got, proof, top, run)
         if not (verified or got.protected):
             raise errors.OpPrereqError(
-                f"image {_shown(source)}: the server sent it over http; give --checksum or"
-                " --signature",
+                f"image {_shown(source)}: the server sent it over http. Give --checksum or"
+                " --signature.",
                 errors.ECODE_INVAL,
             )
         found = images.inspect(part, "", run, shown=_shown(source))
@@ -163,10 +179,72 @@ def _shown(source: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirections, and notes whether all of them are protected.
+
+    :param protect: refuse those that are not.
+    :ivar protected: whether every address since the first one is protected.
+    """
+
+    def __init__(self, source: str, *, protect: bool) -> None:
+        self._source = source
+        self._protect = protect
+        self.protected = _scheme(source) == "https"
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """Make the request for the next address; called for each redirection.
+
+        :raises OpPrereqError: it must not be followed.
+        """
+        scheme = _scheme(newurl)
+        if scheme not in ("http", "https"):
+            raise errors.OpPrereqError(
+                f"cannot fetch {_shown(self._source)}: it leads to {_shown(newurl)}. Only http and"
+                " https are followed.",
+                errors.ECODE_INVAL,
+            )
+        if scheme != "https":
+            if self._protect and self.protected:
+                raise errors.OpPrereqError(
+                    f"cannot fetch {_shown(self._source)}: it leads to {_shown(newurl)}, and"
+                    " nothing protects that transfer. Give another address, or --checksum or"
+                    " --signature.",
+                    errors.ECODE_INVAL,
+                )
+            self.protected = False
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener(redirects: _Redirects) -> urllib.request.OpenerDirector:
+    """Return an opener for the kinds of addresses in :data:`_SCHEMES` only."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.FileHandler(),
+        redirects,
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
 @contextlib.contextmanager
-def _opened(source: str) -> Iterator[tuple[IO[bytes], int | None, bool]]:
+def _opened(source: str, *, protect: bool) -> Iterator[tuple[IO[bytes], int | None, bool]]:
     """Open a source: the stream, the announced size, and whether the transfer is protected.
 
+    :param protect: refuse an address of HTTPS that leads to one of HTTP.
     :raises OpPrereqError: the source cannot be read, also while the block reads it.
     """
     try:
@@ -174,11 +252,11 @@ def _opened(source: str) -> Iterator[tuple[IO[bytes], int | None, bool]]:
             with open(source, "rb") as stream:
                 yield stream, os.fstat(stream.fileno()).st_size, True
             return
-        with urllib.request.urlopen(source, timeout=_NO_DATA_S) as answer:
+        redirects = _Redirects(source, protect=protect)
+        with _opener(redirects).open(source, timeout=_NO_DATA_S) as answer:
             announced = answer.headers.get("Content-Length") or ""
             size = int(announced) if announced.isascii() and announced.isdigit() else None
-            # A redirection may lead from https to http.
-            yield answer, size, not answer.geturl().startswith("http://")
+            yield answer, size, redirects.protected or _scheme(source) == "file"
     except (urllib.error.URLError, OSError, ValueError) as err:
         reason: object = err
         # The answer of a server has its status in the whole text.
@@ -191,10 +269,11 @@ def _opened(source: str) -> Iterator[tuple[IO[bytes], int | None, bool]]:
         ) from err
 
 
-def _copy(source: str, target: str) -> _Fetched:
+def _copy(source: str, target: str, *, protect: bool) -> _Fetched:
     short, long = hashlib.sha256(), hashlib.sha512()
     done = 0
-    with _opened(source) as (stream, announced, protected), open(target, "wb") as out:
+    opened = _opened(source, protect=protect)
+    with opened as (stream, announced, protected), open(target, "wb") as out:
         while data := stream.read(_BLOCK):
             out.write(data)
             short.update(data)
@@ -220,7 +299,7 @@ def _prove(
     wanted = proof.checksum
     with contextlib.ExitStack() as files:
         if proof.checksum_file:
-            text = _small(proof.checksum_file)
+            text = _small(proof.checksum_file, protect=not proof.signature)
             if proof.signature:
                 listed = files.enter_context(_temporary(text, top))
                 _check_signature(proof.checksum_file, listed, proof, top, run)
@@ -250,8 +329,8 @@ def _digits(checksum: str) -> tuple[str, str]:
     return known, digits
 
 
-def _small(source: str) -> bytes:
-    with _opened(require_source(source)) as (stream, _announced, _protected):
+def _small(source: str, *, protect: bool) -> bytes:
+    with _opened(require_source(source), protect=protect) as (stream, _announced, _protected):
         text = stream.read(_SMALL_BYTES + 1)
     if len(text) > _SMALL_BYTES:
         raise errors.OpPrereqError(
@@ -306,7 +385,8 @@ def _check_signature(shown: str, path: str, proof: Proof, top: str, run: images.
 
     :raises OpPrereqError: it has not, or gpgv is missing.
     """
-    with _temporary(_small(proof.signature), top) as signature:
+    # A signature proves itself.
+    with _temporary(_small(proof.signature, protect=False), top) as signature:
         # gpgv looks for a name without a slash in the home directory.
         argv = [
             GPGV,

@@ -6,6 +6,7 @@ Pure functions; sizes in MiB. Source: dd(1), curl(1).
 from __future__ import annotations
 
 import re
+from typing import Final
 
 _BLOCK = "1048576"
 
@@ -49,11 +50,19 @@ def _flags(is_block: bool) -> list[str]:
     return ["oflag=direct"] if is_block else ["conv=notrunc,fsync"]
 
 
-def fetch_argv(target: str, max_bytes: int) -> list[str]:
+# The protocols which the address of an image may begin with, and those to which it may lead then:
+# none that protects the transfer less.
+_REDIRECTIONS: Final = {"https": "https", "http": "http,https", "ftp": "ftp"}
+
+
+def fetch_argv(address: str, target: str, max_bytes: int) -> list[str]:
     """Fetch an image into a file; its URL is read from standard input (:func:`fetch_input`).
 
+    :param address: the URL, whose protocol decides which redirections are followed; it is not
+        part of the command line.
     :param max_bytes: a larger file is an error.
     """
+    allowed = f"={_REDIRECTIONS[address.partition('://')[0].lower()]}"
     return [
         "curl",
         "--fail",
@@ -65,7 +74,9 @@ def fetch_argv(target: str, max_bytes: int) -> list[str]:
         str(max_bytes),
         "--location",
         "--proto",
-        "=http,https,ftp",
+        allowed,
+        "--proto-redir",
+        allowed,
         "--output",
         target,
         "--config",

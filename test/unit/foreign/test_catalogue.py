@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fakes.redirecting_server import RedirectingServer, redirecting_server
 from ganeti import errors
 from ganeti.foreign import catalogue, fetching, images
 from ganeti.utils import process
@@ -306,6 +307,75 @@ def test_addresses(top: Path, source: Path, address: str) -> None:
     with pytest.raises(errors.OpPrereqError, match="cannot fetch /nowhere: No such file or dir"):
         fetch(top, "/nowhere")
     assert files(top) == sorted([f"{SHA256}.raw", "debian-12.json"])
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedirectingServer]:
+    """Servers which redirect; their certificate is trusted."""
+    directory = tmp_path / "web"
+    directory.mkdir()
+    with redirecting_server(directory) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", server.ca_file)
+        server.documents["/debian.raw"] = CONTENT
+        yield server
+
+
+@pytest.mark.parametrize("hops", ["{http}/to/{https}", "{https}/to/{http}/to/{https}", "{http}"])
+def test_an_address_that_leads_over_http_is_not_protected(
+    top: Path, web: RedirectingServer, hops: str
+) -> None:
+    """Whoever changes the answer over HTTP decides where the last address is."""
+    path = hops.format(http=web.http, https=web.https)
+    source = f"{web.https}/to/{path}/debian.raw"
+    with pytest.raises(errors.OpPrereqError, match="it leads to http://.*nothing protects"):
+        fetch(top, source)
+    # What is not protected was not even asked for.
+    assert {scheme for scheme, _path in web.requests} == {"https"}
+    assert files(top) == []
+    # A checksum or a signature proves the content, however it came.
+    assert fetch(top, source, fetching.Proof(SHA256)).verified == "checksum"
+
+
+def test_an_address_that_leads_over_https_only_is_protected(
+    top: Path, web: RedirectingServer
+) -> None:
+    image = fetch(top, f"{web.https}/to/{web.https}/to/{web.https}/debian.raw")
+    assert (image.sha256, image.verified) == (SHA256, "")
+    # A path is relative to the address that redirects.
+    assert fetch(top, f"{web.https}/to//debian.raw", name="other").sha256 == SHA256
+
+
+@pytest.mark.parametrize(
+    "target", ["ftp://127.0.0.1/x", "gopher://127.0.0.1/x", "file:///etc/passwd"]
+)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_other_kinds_of_addresses_are_not_followed(
+    top: Path, web: RedirectingServer, scheme: str, target: str
+) -> None:
+    source = f"{getattr(web, scheme)}/to/{target}"
+    with pytest.raises(errors.OpPrereqError, match="Only http and https|is not allowed"):
+        fetch(top, source, fetching.Proof(SHA256))
+    assert files(top) == []
+
+
+def test_a_file_of_checksums_that_is_not_protected_proves_nothing(
+    top: Path, web: RedirectingServer
+) -> None:
+    web.documents["/SHA256SUMS"] = f"{SHA256}  debian.raw\n".encode()
+    image = f"{web.https}/debian.raw"
+    listed = f"{web.https}/to/{web.http}/SHA256SUMS"
+    with pytest.raises(errors.OpPrereqError, match="SHA256SUMS: it leads to http://|leads to http"):
+        fetch(top, image, fetching.Proof(checksum_file=listed))
+    with pytest.raises(errors.OpPrereqError, match="at an http address needs --signature"):
+        fetch(top, image, fetching.Proof(checksum_file=f"{web.http}/SHA256SUMS"))
+    assert files(top) == []
+    proof = fetching.Proof(checksum_file=f"{web.https}/SHA256SUMS")
+    assert fetch(top, image, proof).verified == "checksum"
+
+
+def test_capital_letters_protect_no_address(top: Path, web: RedirectingServer) -> None:
+    with pytest.raises(errors.OpPrereqError, match="needs --checksum or --signature"):
+        fetch(top, f"HTTP{web.http.removeprefix('http')}/debian.raw")
 
 
 def test_passwords_of_addresses_are_not_kept(top: Path, source: Path) -> None:

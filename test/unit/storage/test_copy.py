@@ -7,11 +7,12 @@ import functools
 import http.server
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from fakes.redirecting_server import redirecting_server
 from ganeti import errors
 from ganeti.storage import copy
 from ganeti.utils import process
@@ -20,7 +21,8 @@ LIB = Path(copy.__file__).parents[1]
 
 
 def test_the_limits_of_curl() -> None:
-    argv = copy.fetch_argv("/target", 12345)
+    argv = copy.fetch_argv("https://host/secret", "/target", 12345)
+    assert not any("host" in word for word in argv)
     assert argv[0] == "curl" and "--globoff" in argv
     assert argv[argv.index("--max-filesize") + 1] == "12345"
     assert argv[argv.index("--proto") + 1].startswith("=")
@@ -71,9 +73,12 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def fetch(address: str, target: Path, max_bytes: int) -> None:
+def fetch(address: str, target: Path, max_bytes: int, env: Mapping[str, str] | None = None) -> None:
     process.run(
-        copy.fetch_argv(str(target), max_bytes), timeout_s=60, stdin=copy.fetch_input(address)
+        copy.fetch_argv(address, str(target), max_bytes),
+        timeout_s=60,
+        stdin=copy.fetch_input(address),
+        env=env,
     )
 
 
@@ -92,3 +97,27 @@ class TestCurl:
         with pytest.raises(errors.CommandError):
             fetch(f"{server}/image", tmp_path / "large", 19)
         assert not (tmp_path / "large").exists() or not (tmp_path / "large").read_bytes()
+
+    def test_redirections_protect_no_less(self, tmp_path: Path) -> None:
+        target = tmp_path / "one"
+        with redirecting_server(tmp_path) as web:
+            env = {"CURL_CA_BUNDLE": web.ca_file}
+            for good in (
+                f"{web.https}/to/{web.https}/to/{web.https}/image",
+                f"{web.http}/to/{web.https}/to/{web.http}/image",
+            ):
+                fetch(good, target, 1000, env)
+                assert target.read_bytes() == b"/image"
+                target.unlink()
+            web.requests.clear()
+            for bad in (
+                f"{web.https}/to/{web.http}/image",
+                f"{web.https}/to/{web.http}/to/{web.https}/image",
+                f"{web.https}/to/ftp://127.0.0.1:1/image",
+            ):
+                with pytest.raises(errors.CommandError, match="not supported|disabled"):
+                    fetch(bad, target, 1000, env)
+            assert {scheme for scheme, _path in web.requests} == {"https"}
+            with pytest.raises(errors.CommandError, match="not supported|disabled"):
+                fetch(f"{web.http}/to/ftp://127.0.0.1:1/image", target, 1000, env)
+            assert not target.exists()

@@ -70,7 +70,7 @@ def make(instance_name: str, image: str) -> HelperDisk:
     try:
         if _ADDRESS.fullmatch(image):
             process.run(
-                copy.fetch_argv(target, _MAX_BYTES),
+                copy.fetch_argv(image, target, _MAX_BYTES),
                 timeout_s=_FETCH_TIMEOUT_S,
                 stdin=copy.fetch_input(image),
             )

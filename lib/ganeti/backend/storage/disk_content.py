@@ -89,7 +89,7 @@ def image(disk: Disk, image: str, size_mib: int) -> None:
             _run(
                 work,
                 device,
-                copy.fetch_argv(path, size_mib << 20),
+                copy.fetch_argv(image, path, size_mib << 20),
                 f"image {copy.shown_address(image)} cannot be loaded",
                 copy.fetch_input(image),
             )
