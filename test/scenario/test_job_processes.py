@@ -74,13 +74,35 @@ class Lab(HeldInstall):
         assert pid != self.cluster.pid(self.cluster.master, MASTERD)
         return pid
 
-    def job_processes(self) -> list[str]:
-        """The names of the processes which have a job, or had one and wait for another."""
-        names = []
+    def names(self) -> dict[int, str]:
+        """The processes of the master's node with their names."""
+        found = {}
         for pid in self.cluster.processes(self.cluster.master):
             with contextlib.suppress(OSError):
-                names.append(Path(f"/proc/{pid}/comm").read_text().strip())
-        return [name for name in names if name.startswith("gnt-job-")]
+                found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
+        return found
+
+    def job_processes(self) -> list[str]:
+        """The names of the processes which have a job, or had one and wait for another."""
+        return [name for name in self.names().values() if name.startswith("gnt-job-")]
+
+    def fork_server(self) -> int | None:
+        """The process which makes job processes; its copies have its name until they get a job."""
+        master = str(self.cluster.pid(self.cluster.master, MASTERD))
+        for pid, name in self.names().items():
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                if name == "gnt-fork-server" and status[1] == master and status[0] != "Z":
+                    return pid
+        return None
+
+    def end_spare(self) -> None:
+        """End the processes which could take a job without the fork server."""
+        server = self.fork_server()
+        for pid, name in self.names().items():
+            if name in ("gnt-fork-server", "gnt-job-idle") and pid != server:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def locks(self) -> str:
         return self.cluster.run("gnt-debug", "locks", "-o", "name,mode,owner,pending").ok().stdout
@@ -207,6 +229,23 @@ def test_a_process_which_dies_is_noticed_at_once(lab: Lab) -> None:
     assert f"process {pid} of the job is gone" in lab.result(job)
     assert f" {job} " not in lab.locks()
     assert lab.cluster.run("gnt-cluster", "verify").ok()
+
+
+def test_a_killed_fork_server_costs_no_job(lab: Lab) -> None:
+    """Neither a running job, nor one which is submitted before another server is there."""
+    running = lab.delay("600")
+    for _ in range(3):
+        wait_until(lambda: lab.fork_server() is not None, "there is a fork server")
+        server = lab.fork_server()
+        assert server is not None
+        os.kill(server, signal.SIGKILL)
+        lab.end_spare()
+        jobs = [lab.submit("gnt-debug", "delay", "0") for _ in range(3)]
+        for job in jobs:
+            lab.cluster.run("gnt-job", "wait", job).ok()
+            assert lab.status(job) == "success", lab.result(job)
+    assert lab.status(running) == "running"
+    lab.kill(running)
 
 
 def test_a_restart_in_the_middle_of_a_script(lab: Lab) -> None:

@@ -102,7 +102,6 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("remote", "node_calls"),
         ("process",),
         ("fork_server",),
-        ("idle_fork_server",),
         ("forker", "requests"),
         ("process_handle",),
         ("executor",),
@@ -427,7 +426,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "confd", "event_loop", "failoverd", "kvmd", "mastership", "noded", "watchdogd",
         ),
-        ("mastering", "metad", "mond", "rapi"),
+        ("fork_server", "metad", "mond", "rapi"),
+        ("mastering",),
         ("masterd",),
     ),
     "storage/drbd": (
@@ -808,16 +808,19 @@ def test_no_circle_of_files() -> None:
 MASTERD = "server/masterd.py"
 # What it loads only on the master.
 MASTERING = "server/mastering.py"
+# The one program which it starts.
+FORK_SERVER = "server/fork_server.py"
 
 
 def test_the_master_daemon_cannot_reach_the_module_that_runs_programs() -> None:
     """It imports :mod:`ganeti.utils.process` itself, only to forbid its use."""
-    chain = chain_to(MASTERD, "utils/process.py", except_for=frozenset({MASTERING}))
+    chain = chain_to(MASTERD, "utils/process.py", except_for=frozenset({MASTERING, FORK_SERVER}))
     assert not chain, " -> ".join(chain)
 
 
 def test_the_master_daemon_forbids_programs() -> None:
-    assert "process.forbid(" in (LIB / MASTERING).read_text(encoding="utf-8")
+    for program in (MASTERING, FORK_SERVER):
+        assert "process.forbid(" in (LIB / program).read_text(encoding="utf-8")
 
 
 def test_the_graph_finds_what_is_there() -> None:

@@ -18,14 +18,13 @@ In a job process:
 :mod:`.node_calls`       node calls, under the epoch of the present master daemon of this node
 :mod:`.process`          executes the opcodes of one job
 :mod:`.fork_server`      the process which makes job processes
-:mod:`.idle_fork_server` the same process before it has anything to do
 ======================== ===========================================================================
 
 In the master daemon:
 
 ======================== ===========================================================================
 :mod:`.leftovers`        what an interrupted opcode may leave, and the command which cleans up
-:mod:`.forker`           asks the fork server for processes
+:mod:`.forker`           starts the fork server, and asks it for processes
 :mod:`.requests`         carries out the requests of a job process, or has them carried out
 :mod:`.process_handle`   the process of one job: its opcodes, kill and death
 :mod:`.executor`         all job processes: start, connection, and adoption after a restart

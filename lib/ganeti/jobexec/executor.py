@@ -30,12 +30,12 @@ from ganeti.cmdlib.base import MasterContext
 from ganeti.constants import job as job_const
 from ganeti.jobexec import leftovers, link, livelock
 from ganeti.jobexec.changes import SharedNumber
-from ganeti.jobexec.forker import ForkedProcess, Forker, has_ended
+from ganeti.jobexec.forker import ForkedProcess, Forker, ForkServerLost, has_ended
 from ganeti.jobexec.messages import Channel, ChannelClosed, ChannelTimeout
 from ganeti.jobexec.process import Surroundings
 from ganeti.jobexec.process_handle import ProcessHandle, ProcessState
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.execution import Adopted
+from ganeti.jqueue.execution import Adopted, NotBegun
 from ganeti.locking import Level, Owner
 from ganeti.objects import ConfigData
 from ganeti.platform import master_epoch
@@ -136,7 +136,7 @@ class ProcessExecutor:
     def open(self, job_id: int) -> ProcessHandle:
         """Make the process of a job.
 
-        :raises OpExecError: the process cannot be made.
+        :raises NotBegun: the process cannot be made.
         """
         most = self.context.config.cluster().max_tracked_jobs
         with self._lock:
@@ -147,6 +147,21 @@ class ProcessExecutor:
                 )
         if (handle := self._reuse(job_id)) is not None:
             return handle
+        try:
+            return self._make(job_id)
+        except ForkServerLost as err:
+            _log.warning("job %d: %s; another one is started", job_id, err)
+        try:
+            return self._make(job_id)
+        except ForkServerLost as err:
+            raise NotBegun(str(err)) from err
+
+    def _make(self, job_id: int) -> ProcessHandle:
+        """Make a new process.
+
+        :raises NotBegun: the system cannot make one.
+        :raises ForkServerLost: the fork server has just ended.
+        """
         token = secrets.token_hex(8)
         path = livelock.path_of(self._here.livelock_dir, job_id, token)
         with self._lock:

@@ -1,10 +1,9 @@
 """The fork server: the process which makes job processes.
 
-The master daemon makes it at its start, before its first thread, because a copy of a process with
-threads may find a lock held for ever (:mod:`.idle_fork_server`). With the first request it loads
-all modules and a state of the configuration, which its copies share until they change it. It has no
-threads, holds no lock, and makes no calls. It ends with the master daemon; the job processes do
-not.
+It is a program of its own (:mod:`ganeti.server.fork_server`), and no copy of the master daemon,
+because a copy of a process with threads may find a lock held for ever. It loads all modules and a
+state of the configuration, which its copies share until they change it. It has no threads, holds no
+lock, and makes no calls. It ends with the master daemon; the job processes do not.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ import struct
 from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
-from ganeti.jobexec import changes, process
+from ganeti import RELEASE
+from ganeti.jobexec import changes, messages, process
 from ganeti.jobexec.messages import Channel, ChannelClosed
 from ganeti.jobexec.process import Surroundings
 from ganeti.objects import ConfigData
@@ -46,15 +46,18 @@ class _Spare(NamedTuple):
 def serve(sock: socket.socket) -> NoReturn:
     """Make a process for each request, until the master daemon ends.
 
-    A request has the number of a job and the token of its process, and what changed in the
-    configuration since the request before. An empty one says that jobs will be executed in
-    processes, for which this one makes everything that they have in common. One process is made in
-    advance, so that a job need not wait for it; it learns of later changes when it has connected.
+    The first message says of which release this program is, because the files of the programs may
+    have been replaced since the master daemon started. A request has the number of a job and the
+    token of its process, and what changed in the configuration since the request before. An empty
+    one says that jobs will be executed in processes, for which this one makes everything that they
+    have in common. One process is made in advance, so that a job need not wait for it; it learns of
+    later changes when it has connected.
     """
     signal.signal(signal.SIGCHLD, _reap)
     here = process.surroundings(paths.current())
     warm = False
     channel = Channel(sock)
+    channel.send({"release": RELEASE, "protocol": messages.protocol()})
     data: ConfigData | None = None
     spare: _Spare | None = None
     while True:

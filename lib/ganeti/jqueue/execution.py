@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
@@ -19,6 +20,13 @@ from ganeti.opcodes.base import OpCode
 
 #: Executes one opcode and returns its result.
 Execute = Callable[[OpCode, Callbacks], Any]
+
+
+class NotBegun(errors.OpExecError):
+    """An opcode has not begun, and that is no fault of it, so another attempt may succeed.
+
+    No process could be made, or it ended before the opcode ran.
+    """
 
 
 class JobDetached(Exception):  # noqa: N818  it is not a failure of the job
@@ -68,7 +76,7 @@ class Executor(Protocol):
     def open(self, job_id: int, /) -> Process:
         """Make the process of a job.
 
-        :raises errors.OpExecError: the process cannot be made.
+        :raises NotBegun: the process cannot be made.
         """
 
     def adopt(self, running: Sequence[jobs.QueuedJob], /) -> Adopted:

@@ -34,7 +34,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from ganeti import FULL_VERSION, __version__, errors
 from ganeti.constants import cli as exit_codes
@@ -167,23 +167,15 @@ def _note(_number: int, _frame: FrameType | None) -> None:
 _foreground = True
 _package: int | None = None
 _pid_file: daemonize.PidFile | None = None
-_signals: Signals | None = None
-_ready: daemonize.Ready | None = None
+_log_settings: dict[str, Any] = {}
 
 
-def become_helper() -> None:
-    """Make a forked child of a daemon, while that starts, independent of the parent and its caller.
+def log_settings() -> dict[str, Any]:
+    """Return how this daemon logs, for a program of its own which writes into the same log.
 
-    The child gets a session of its own, the usual effect of signals, and writes its output into the
-    log. The program which started the daemon does not wait for the child.
+    They are the parameters of :func:`ganeti.utils.log.setup`, and can be written as JSON.
     """
-    if _signals is not None:
-        leave_parent(_signals)
-    if _ready is not None:
-        _ready.close()
-    os.setsid()
-    if not _foreground:
-        daemonize.close_output(log.log_fileno())
+    return dict(_log_settings)
 
 
 def leave_parent(signals: Signals) -> None:
@@ -452,19 +444,19 @@ class Daemon(NamedTuple, Generic[_T]):
     ) -> int:
         here = paths.current()
         log_file = here.log_file(self.name)
-        log.setup(
-            self.name,
+        _log_settings.update(
+            program=self.name,
             logfile=log_file,
             debug=options.debug,
             stderr=options.foreground,
             syslog=options.syslog,
             threads=bool(options.debug),
         )
-        global _pid_file, _signals, _ready
-        _ready = ready
+        log.setup(**_log_settings)
+        global _pid_file
         pid_file = _pid_file = daemonize.PidFile(here.pid_file(self.name))
         pid_file.acquire()
-        signals = _signals = Signals()
+        signals = Signals()
         logging.info("%s %s starts", self.name, FULL_VERSION)
         try:
             hand_over((log_file, pid_file.path), options.user, options.group)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from ganeti.config import ssconf
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
-from ganeti.jobexec import idle_fork_server
 from ganeti.platform import paths
 from ganeti.server import daemon
 from ganeti.server.mastership import NAME, OVERRIDE_WARNING, check_master
@@ -67,21 +66,13 @@ def _confirmed() -> bool:
     return input("If you are sure, type YES in capital letters: ").strip() == "YES"
 
 
-def forbid_programs() -> None:
-    """Let no program be run by this process (:func:`ganeti.server.mastering.forbid_programs`)."""
-    from ganeti.server import mastering
-
-    mastering.forbid_programs()
-
-
 def prepare(options: argparse.Namespace) -> MasterDaemon:
     """Load the master daemon and let it take its role (:func:`ganeti.server.mastering.prepare`)."""
-    # No thread runs yet, no lock is held, and little is loaded.
+    # No thread runs yet, and little is loaded.
     memory.use_one_heap()
-    fork_server = idle_fork_server.start(daemon.become_helper, forbid_programs)
     from ganeti.server import mastering  # 250 modules, which a node that is not the master spares
 
-    return mastering.prepare(options, fork_server)
+    return mastering.prepare(options)
 
 
 def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signals) -> int | None:

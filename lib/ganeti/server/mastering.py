@@ -1,8 +1,7 @@
 """The work of the master daemon from its start to its end; the work is in other packages.
 
-After its start the daemon never forks and never runs a program: a node daemon runs what must be
-run, on the master node, too. The processes of jobs are made by a process which it makes before its
-first thread (:mod:`ganeti.jobexec`).
+The daemon never forks and runs no programs but one: a node daemon runs what must be run, on the
+master node, too. The processes of jobs are made by that one program (:mod:`.fork_server`).
 
 It serves two names in the socket directory: ``ganeti-master``, and ``ganeti-query``, where programs
 for Ganeti 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`), puts waiting ones
@@ -60,7 +59,7 @@ from ganeti.rpc import AddressRunner, RpcRunner, key_pins, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
 from ganeti.rpc.voting import RoleNotWonError, Won
-from ganeti.server import daemon, mastership
+from ganeti.server import daemon, fork_server, mastership
 from ganeti.utils import filelock, fs, net, process, tracing
 
 SOCKET_MODE = 0o660
@@ -97,15 +96,8 @@ class MasterDaemon(NamedTuple):
     copies: Copies
 
 
-def forbid_programs() -> None:
-    """Let no program be run by this process: neither by the master daemon nor by its jobs."""
-    process.forbid("the master daemon runs no programs, a node daemon does")
-
-
-def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDaemon:
+def prepare(options: argparse.Namespace) -> MasterDaemon:
     """Take the locks and the role, read configuration and queue, start the threads.
-
-    :param fork_server: the connection to it.
 
     :raises StartRefused: this node is not the master, or another master daemon works on its queue.
     :raises ConfigurationError: the configuration cannot be used.
@@ -117,7 +109,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     for directory in (here.livelock_dir, here.queue_dir):
         fs.make_dirs(directory, 0o750)
     around = surroundings(here)
-    forbid_programs()
+    process.forbid("the master daemon runs no programs, a node daemon does")
     problem = tracing.set_up(mastership.NAME, background=True)
     if problem:
         logging.warning("%s", problem)
@@ -137,7 +129,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     orphaned_work = OrphanedWorkLocks(config, locks, runner, won.epoch, won.promises)
     context = MasterContext(config, locks, runner, orphaned_work=orphaned_work)
     livelock = startup.take_livelock(here.livelock_dir)
-    executor = ProcessExecutor(around, Forker(fork_server), context, won.epoch, livelock.path)
+    executor = ProcessExecutor(around, Forker(fork_server.start), context, won.epoch, livelock.path)
     fence.before_end = executor.end_all
     orphaned_work.goes_on = executor.goes_on
     queue = _make_queue(role.store, context, executor, orphaned_work, witness, livelock.path)

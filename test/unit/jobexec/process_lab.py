@@ -20,9 +20,9 @@ from typing import Any
 
 from ganeti import cmdlib
 from ganeti.constants import job as job_const
-from ganeti.jobexec import idle_fork_server, process
+from ganeti.jobexec import fork_server, process
 from ganeti.jobexec.executor import ProcessExecutor
-from ganeti.jobexec.forker import Forker
+from ganeti.jobexec.forker import Forker, Started
 from ganeti.jobexec.process import Surroundings
 from ganeti.jobexec.process_handle import ProcessHandle
 from ganeti.jqueue import job as jobs
@@ -117,8 +117,8 @@ class Work(Queue):
 class Lab:
     """A master daemon and its job processes.
 
-    :param daemons: how many master daemons there are, one after the other. Their fork servers are
-        made first, because each must have no connection of the others.
+    :param daemons: how many master daemons there are, one after the other.
+    :ivar servers: the fork servers which were started.
     """
 
     def __init__(self, daemons: int = 1) -> None:
@@ -138,25 +138,32 @@ class Lab:
         self.works: list[Work] = []
         self.executors: list[ProcessExecutor] = []
         self.servers: list[int] = []
+        self.start_error: OSError | None = None
         cmdlib.load()
-        with paths.override(self.paths):
-            master_epoch.claim(EPOCH)
-            self._forkers = [self._start_fork_server() for _ in range(daemons)]
+        master_epoch.claim(EPOCH, self.paths)
+        self._forkers = [Forker(self._start_fork_server) for _ in range(daemons)]
 
-    def _start_fork_server(self) -> Forker:
-        reading, writing = os.pipe()
-
-        def begin() -> None:
-            # In the fork server.
-            process.surroundings = lambda _paths: self.here
-            os.write(writing, str(os.getpid()).encode())
-
-        made = Forker(idle_fork_server.start(lambda: None, begin))
-        made.prepare()
-        os.close(writing)
-        self.servers.append(int(os.read(reading, 32)))
-        os.close(reading)
-        return made
+    def _start_fork_server(self) -> Started:
+        """A copy of this process, and not a program of its own, so that it has the fakes, too."""
+        if self.start_error is not None:
+            raise self.start_error
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        pid = os.fork()
+        if not pid:
+            try:
+                for descriptor in map(int, os.listdir("/proc/self/fd")):
+                    # Neither the connections of other fork servers, nor those of the daemon.
+                    if descriptor > 2 and descriptor != theirs.fileno():
+                        with contextlib.suppress(OSError):
+                            os.close(descriptor)
+                process.surroundings = lambda _paths: self.here
+                with paths.override(self.paths):
+                    fork_server.serve(theirs)
+            finally:
+                os._exit(1)
+        theirs.close()
+        self.servers.append(pid)
+        return Started(ours, pid)
 
     def daemon(self) -> ProcessExecutor:
         """A master daemon which is starting."""
@@ -206,8 +213,7 @@ class Lab:
             self._refuse_connections(executor)
         for made in self._forkers:
             made.close()
-        for pid in self.servers:
-            os.waitpid(pid, 0)
+        until(lambda: all(map(ended, self.servers)), "the fork servers end")
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -16,11 +17,11 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.jobexec import executor, livelock, messages
-from ganeti.jobexec.forker import has_ended
+from ganeti.jobexec import executor, forker, livelock, messages
+from ganeti.jobexec.forker import ForkServerLost, has_ended
 from ganeti.jobexec.messages import Channel
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.execution import JobDetached
+from ganeti.jqueue.execution import JobDetached, NotBegun
 from ganeti.locking import EXCLUSIVE, Level
 from ganeti.platform import master_epoch
 from ganeti.utils import filelock, fs, metrics
@@ -194,15 +195,64 @@ def test_locks_of_the_dead_are_kept_until_the_nodes_are_asked(lab: Lab) -> None:
 # -- the fork server --------------------------------------------------------------------------
 
 
-def test_a_fork_server_which_dies_is_named_and_running_jobs_go_on(lab: Lab) -> None:
+def test_a_fork_server_which_dies_is_replaced_and_running_jobs_go_on(lab: Lab) -> None:
     work = lab.held(1)
-    kill(lab.servers[0])
-    with pytest.raises(errors.OpExecError, match="daemon-util restart ganeti-masterd"):
-        for number in range(2, 9):
-            lab.held(number)
+    for number in range(2, 6):
+        kill(lab.servers[-1])
+        other = lab.held(number)
+        assert len(lab.servers) == number, "one server for each which died"
+        assert other.let_go().finish() is None
     assert work.let_go().finish() is None
     work.handle.close()
     assert lab.run(9) == work.handle.process_id, "the process which rests is used"
+
+
+def test_the_next_fork_server_is_there_before_the_next_job(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forker, "_LIVES_S", 0.0)
+    lab.run(1)
+    first = lab.servers[0]
+    kill(first)
+    until(lambda: len(lab.servers) == 2, "another one is started")
+    until(lambda: ended(first), "the dead one is collected")
+    counted = {one["name"]: one["series"] for one in metrics.snapshot()}
+    assert counted["ganeti_master_fork_servers"][0][1] >= 2
+
+
+def test_a_fork_server_which_does_not_answer_is_replaced(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = lab.held(1)
+    os.kill(lab.servers[0], signal.SIGSTOP)
+    monkeypatch.setattr(forker, "_ANSWER_S", 0.1)
+    with pytest.raises(ForkServerLost, match="does not answer"):
+        lab.executors[0]._make(2)
+    monkeypatch.undo()
+    until(lambda: ended(lab.servers[0]), "the one which did not answer was ended")
+    assert lab.held(3).let_go().finish() is None
+    assert work.let_go().finish() is None
+
+
+def test_a_fork_server_which_cannot_be_started_is_no_error_of_the_job(lab: Lab) -> None:
+    work = lab.held(1)
+    lab.start_error = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    kill(lab.servers[0])
+    with pytest.raises(NotBegun, match="cannot start the process .* temporarily unavailable"):
+        lab.held(2)
+    lab.start_error = None
+    assert lab.held(3).let_go().finish() is None
+    assert work.let_go().finish() is None
+
+
+def test_a_fork_server_of_another_release_makes_no_process(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The programs were replaced while the master daemon runs."""
+    monkeypatch.setattr(forker, "RELEASE", "0.8.0")
+    with pytest.raises(NotBegun, match=r"release .* now, .* 0\.8\.0\. Restart it with"):
+        lab.held(1)
+    until(lambda: ended(lab.servers[0]), "it ends")
 
 
 def test_a_process_whose_livelock_is_locked_by_another_one(
