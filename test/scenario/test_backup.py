@@ -217,6 +217,10 @@ def test_a_guest_does_not_go_where_its_storage_is_not_mounted(
         "gnt-instance", "add", "-t", "sharedfile", "-s", "4M", "-o", "plain", "-n", one,
         "--no-nics", "--no-name-check", "--no-ip-check", "-B", "memory=32", name,
     ).ok()  # fmt: skip
+    cluster.run(
+        "gnt-instance", "add", "-t", "sharedfile", "-s", "4M", "-o", "plain", "-n", three,
+        "--no-nics", "--no-name-check", "--no-ip-check", "-B", "memory=32", "new.example.com",
+    ).failed(f"is not the one of {one}")  # fmt: skip
     ways = (("failover", "-f"), ("migrate", "-f"))
     for way in ways:
         done = cluster.run("gnt-instance", *way, "-n", three, name).failed("cannot use the disks")

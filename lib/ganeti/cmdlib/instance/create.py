@@ -179,7 +179,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         op = self.op
         if self.reserved is not None:
             forthcoming.require_unchanged(self.config, self.reserved)
-        given = [self.require_named_node(node) for node in self.given_nodes]
+        given = self.require_named_nodes()
         parameters = planning.checked_parameters(self)
         disk_specs = specs.plan_disks(self.config, self.template, op.disks)
         directory = planning.disk_directory(self)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ganeti import allocator, errors, opcodes
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
+from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.disks import specs as disk_specs
 from ganeti.cmdlib.ops.nics import specs as nic_specs
 from ganeti.cmdlib.ops.params import instance as params
@@ -84,6 +85,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         if self.allocator is None:
             return None
         usable = placement.candidates(self.config.snapshot()) & self.owned(Level.NODE)
+        self.reached: dict[str, frozenset[str] | None] = {}
         request = allocator.MultiAllocate(tuple(self._request(op, usable) for op in self.instances))
         return placement.ask_allocator(
             self.rpc,
@@ -113,13 +115,20 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
             nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned),
             tags=tuple(op.tags),
             group=group,
-            only_nodes=self._restricted(hypervisor, usable),
+            only_nodes=self._restricted(hypervisor, usable, template),
         )
 
-    def _restricted(self, hypervisor: str, usable: frozenset[str]) -> frozenset[str] | None:
+    def _restricted(
+        self, hypervisor: str, usable: frozenset[str], template: str
+    ) -> frozenset[str] | None:
         """Return the nodes among which the allocator chooses; None for all nodes of the cluster."""
         data = self.config.snapshot()
         with_it = placement.candidates(data, hypervisor=hypervisor)
+        if template not in self.reached:
+            self.reached[template] = reach.with_directory(self.ctx, template, usable)
+        reached = self.reached[template]
+        if reached is not None:
+            return reached & with_it
         if self.op.opportunistic_locking:
             return usable & with_it
         return with_it if with_it != placement.candidates(data) else None

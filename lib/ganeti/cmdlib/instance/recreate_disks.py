@@ -25,7 +25,7 @@ from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, ownership, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import capacity, ownership, reach, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.liveness import location
@@ -197,6 +197,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 f" {len(nodes)}",
                 errors.ECODE_INVAL,
             )
+        reach.require_directory(self.ctx, template, nodes)
         for node in nodes:
             prereq.require_target(self.config, node, instance.hypervisor)
             policy.in_group_of(self.config, instance, node)
@@ -209,7 +210,11 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
 
     def _request(self, instance: Instance, template: str) -> allocator.Allocate:
         filled = self.config.filled(instance)
-        candidates = placement.candidates(self.config.snapshot(), hypervisor=instance.hypervisor)
+        held = self.owned(Level.NODE_RES)
+        candidates = held & placement.candidates(
+            self.config.snapshot(), hypervisor=instance.hypervisor
+        )
+        reached = reach.with_directory(self.ctx, template, candidates)
         return allocator.Allocate(
             name=instance.name,
             hypervisor=instance.hypervisor,
@@ -221,7 +226,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             disks=tuple({"size": d.size, "mode": d.mode} for d in filled.disks_info),
             nics=tuple(allocator.allocate_nic(nic, nic.nicparams) for nic in filled.nics),
             tags=instance.tags,
-            only_nodes=candidates & self.owned(Level.NODE_RES),
+            only_nodes=candidates if reached is None else reached,
         )
 
     def _check_free_space(

@@ -25,6 +25,7 @@ from ganeti.cmdlib.ops.disks import (
     capacity,
     mirror,
     ownership,
+    reach,
     sizes,
     snapshots,
     specs,
@@ -250,6 +251,7 @@ def plan(
         metadata = capacity.metadata_mib(disk_specs)
         primary = [instance.primary_node]
         capacity.require_free_space(config, ctx.rpc, primary, metadata, new_minors=minors)
+    reach.require_directory(ctx, template, [config.node(instance.primary_node)])
     directory = None
     if template in INSTANCE_DEPENDENT_PATH:
         directory = specs.file_directory(config, template, file_storage_dir, instance.name)

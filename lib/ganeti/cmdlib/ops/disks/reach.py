@@ -157,6 +157,131 @@ def config_without(
     return dataclasses.replace(data, nodes=nodes)
 
 
+def lacking(ctx: Context, template: str, node_uuids: Iterable[str]) -> Reach:
+    """Find out which nodes have not the shared directory in which the disks of a new instance go.
+
+    It is the directory of the node which has most instances there, in each node group by itself;
+    where there is none, the one which most nodes see, at least two. When there is no such
+    directory, nothing is known against a node.
+    """
+    found = Reach({}, {})
+    directory = ctx.config.cluster().disk_directory(template) if template == SHARED_FILE else None
+    if not directory:
+        return found
+    data = ctx.config.snapshot()
+    wanted = [uuid for uuid in dict.fromkeys(node_uuids) if not data.nodes[uuid].offline]
+    groups = {data.nodes[uuid].group: _Peers([], []) for uuid in wanted}
+    in_use = _users(data)
+    for uuid, peers in groups.items():
+        peers.asked.extend(one for one in wanted if data.nodes[one].group == uuid)
+        others = [
+            node.uuid
+            for node in data.nodes.values()
+            if node.group == uuid and node.vm_capable and not node.offline
+        ]
+        best = max(others, key=lambda one: in_use.get(one, 0), default=None)
+        peers.marking.extend([best] if best is not None and in_use.get(best) else others)
+    marking = [uuid for peers in groups.values() for uuid in peers.marking]
+    views = same_directory.compare(ctx.rpc, [directory], marking, wanted)[directory]
+    for peers in groups.values():
+        _note_lacking(ctx, found, directory, peers, views)
+    return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Peers:
+    """Nodes of one group: those of which it is asked, and those which make a mark."""
+
+    asked: list[str]
+    marking: list[str]
+
+
+def _users(data: ConfigData) -> dict[str, int]:
+    """Count the instances with shared files on each node: UUID of the node -> number."""
+    found: dict[str, int] = {}
+    for instance in data.instances.values():
+        if not instance.forthcoming and any(
+            data.disks[uuid].dev_type == SHARED_FILE for uuid in instance.disks
+        ):
+            found[instance.primary_node] = found.get(instance.primary_node, 0) + 1
+    return found
+
+
+def _note_lacking(
+    ctx: Context, found: Reach, directory: str, peers: _Peers, views: same_directory.Views
+) -> None:
+    here = {*peers.asked, *peers.marking}
+    seen = sorted(
+        ([uuid for uuid in one if uuid in here] for one in views.groups), key=len, reverse=True
+    )
+    if len(peers.marking) == 1:
+        # The directory which is in use.
+        seen = [one for one in seen if peers.marking[0] in one]
+        if not seen:
+            problem = views.unknown.get(peers.marking[0], "it does not see its own directory")
+            name = ctx.config.node(peers.marking[0]).name
+            others = [uuid for uuid in peers.asked if uuid != peers.marking[0]]
+            found.unknown.update(dict.fromkeys(others, f"node {name}: {problem}"))
+            return
+    elif len(seen) == 0 or len(seen[0]) < 2 or (len(seen) > 1 and len(seen[0]) == len(seen[1])):
+        return
+    names = comma_join(ctx.config.node(uuid).name for uuid in seen[0][:3])
+    for uuid in peers.asked:
+        if uuid in seen[0]:
+            continue
+        if uuid in views.blind or any(uuid in one for one in views.groups):
+            found.unusable[uuid] = (
+                f"its directory {directory} is not the one of {names}: a file which was made there"
+                " is missing. Mount its file system"
+            )
+        else:
+            found.unknown[uuid] = views.unknown.get(uuid, "no answer")
+
+
+def require_directory(ctx: Context, template: str, nodes: Iterable[Node]) -> None:
+    """Check that named nodes have the shared directory for the disks of a new instance.
+
+    :raises errors.OpPrereqError: one has not.
+    """
+    names = {node.uuid: node.name for node in nodes}
+    found = lacking(ctx, template, names)
+    for uuid, problem in found.unusable.items():
+        raise errors.OpPrereqError(
+            f"node {names[uuid]} cannot get disks of template {template}: {problem}",
+            errors.ECODE_ENVIRON,
+        )
+    _warn_unknown(ctx, template, found)
+
+
+def with_directory(ctx: Context, template: str, node_uuids: Iterable[str]) -> frozenset[str] | None:
+    """Return the nodes among which an allocator may choose for disks of a template.
+
+    The job log says why others are left out.
+
+    :returns: None when all of them have the shared directory, or the template needs none.
+    """
+    uuids = frozenset(node_uuids)
+    found = lacking(ctx, template, uuids)
+    _warn_unknown(ctx, template, found)
+    if not found.unusable:
+        return None
+    reasons = comma_join(
+        f"{ctx.config.node(uuid).name} ({problem})" for uuid, problem in found.unusable.items()
+    )
+    ctx.log.warn(
+        f"nodes which cannot get disks of template {template} will not be chosen: {reasons}"
+    )
+    return uuids - found.unusable.keys()
+
+
+def _warn_unknown(ctx: Context, template: str, found: Reach) -> None:
+    for uuid, problem in found.unknown.items():
+        ctx.log.warn(
+            f"it is not known whether node {ctx.config.node(uuid).name} has the directory for disks"
+            f" of template {template}: {problem}"
+        )
+
+
 def require_separate(ctx: Context, disks: Iterable[Disk], source: Node, target: Node) -> None:
     """Check that files of a node can be copied to the same paths on another node.
 

@@ -28,10 +28,12 @@ class Views:
     :ivar groups: UUIDs of nodes; those of one group see one directory. A node which can neither
         make nor see a mark is in none.
     :ivar unknown: UUID of each other node -> why it is not known.
+    :ivar blind: UUIDs of the nodes which looked, and saw no mark; they are in no group.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
+    blind: frozenset[str] = frozenset()
 
     def shared_with(self, node_uuid: str) -> tuple[str, ...]:
         """Return the other nodes which see the directory of this node."""
@@ -77,7 +79,7 @@ def _views(
 ) -> Views:
     unknown: dict[str, str] = {}
     sees: dict[str, list[str]] = {}
-    made = set()
+    made, blind = set(), set()
     for uuid, answer in marked.items():
         problem = why(answer.failure) if answer.failure is not None else answer.data.get(path)
         if problem is None:
@@ -93,9 +95,11 @@ def _views(
         if keys or uuid in made:
             sees[uuid] = keys
             unknown.pop(uuid, None)
+        else:
+            blind.add(uuid)
     for uuid in made - sees.keys():
         # Others may see its mark although it did not answer again.
         if any(uuid in keys for keys in sees.values()):
             sees[uuid] = [uuid]
             del unknown[uuid]
-    return Views(tuple(map(tuple, shared_dir.groups(sees))), unknown)
+    return Views(tuple(map(tuple, shared_dir.groups(sees))), unknown, frozenset(blind))

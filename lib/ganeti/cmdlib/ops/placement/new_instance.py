@@ -15,6 +15,7 @@ from ganeti import allocator, errors
 from ganeti.allocator import LiveData
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, PlanT
+from ganeti.cmdlib.ops.disks import reach
 from ganeti.cmdlib.ops.disks.specs import DiskSpec
 from ganeti.cmdlib.ops.install import forthcoming
 from ganeti.cmdlib.ops.nics import specs
@@ -132,6 +133,12 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
             raise errors.OpPrereqError(f"node {name} does not have uuid {uuid}", errors.ECODE_INVAL)
         return node
 
+    def require_named_nodes(self) -> list[Node]:
+        """Check that the nodes which the user named may get the instance; returns them as now."""
+        given = [self.require_named_node(node) for node in self.given_nodes]
+        reach.require_directory(self.ctx, self.template, given)
+        return given
+
     def require_named_node(self, node: Node) -> Node:
         """Check that a node which the user named may get the instance; returns it as it is now."""
         fresh = self.config.node(node.uuid)
@@ -167,6 +174,14 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         op, config = self.op, forthcoming.without(self.config.snapshot(), self.reserved)
         held, now = self.owned(Level.NODE_RES), self._candidates()
         self._require_enough(held & now)
+        reached = reach.with_directory(self.ctx, self.template, held & now)
+        if reached is not None and len(reached) < allocator.required_nodes(self.template):
+            raise errors.OpPrereqError(
+                f"instance {self.name} has no place: no node has the directory for disks of"
+                f" template {self.template}, see the warnings",
+                errors.ECODE_NORES,
+            )
+        restricted = op.opportunistic_locking or self._all() - held
         request = allocator.Allocate(
             name=self.name,
             hypervisor=self.hypervisor,
@@ -181,7 +196,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
             group=None if self.group is None else self.group.uuid,
             # Needed without opportunistic locking, too: a node may have been added meanwhile.
             # So it is when some nodes of the group do not have the hypervisor.
-            only_nodes=held & now if op.opportunistic_locking or self._all() - held else None,
+            only_nodes=reached or (held & now if restricted else None),
         )
         name = self.allocator or ""
         chosen = placement.ask_allocator(
