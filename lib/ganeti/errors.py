@@ -561,6 +561,10 @@ class NodeRefused(RpcError):
         return f"node {self.node} refused call {self.call}: {self.message}"
 
 
+class NodeLacksCall(NodeRefused):
+    """The release of the node does not have the procedure; nothing was done there."""
+
+
 class NodeKeyMismatch(NodeRefused):
     """The machine at the address of the node shows another key than the configuration has.
 

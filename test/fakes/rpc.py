@@ -49,6 +49,9 @@ class FakeRpc:
         self.unmounted: set[str] = set()
         # Names of nodes which see one directory, whatever its path; others have their own.
         self.one_directory: set[str] = set()
+        # Names of nodes of a release before this one, and the calls which that release lacks.
+        self.former: set[str] = set()
+        self.lacking: set[str] = set()
         self._marked: set[tuple[str, str]] = set()
         self.files: set[str] = set()
         # Names of nodes which answer although they are marked offline.
@@ -166,6 +169,8 @@ class FakeRpc:
             # Whether hooks are asked for or run makes no difference to any test but one.
             self.calls.append((call.name, node_name, decoded))
         failure = self.errors.get((call.name, node_name), self.errors.get(call.name))
+        if node_name in self.former:
+            failure = failure or self._refusal_of_former(call, node_name, decoded)
         if isinstance(failure, str):
             failure = errors.NodeCallFailed(node_name, call.name, failure)
         if failure is not None:
@@ -179,6 +184,17 @@ class FakeRpc:
         if isinstance(value, errors.RpcError):
             return Result(node_name, failure=value)
         return Result(node_name, call.result.decode(call.result.encode(value)))
+
+    def _refusal_of_former(
+        self, call: Call, node_name: str, args: dict[str, Any]
+    ) -> errors.RpcError | None:
+        """Why a node of the release before refuses a call; see :mod:`ganeti.wire.neighbour`."""
+        if call.name in self.lacking:
+            return errors.NodeLacksCall(node_name, call.name, f"unknown procedure {call.name}")
+        # What has a default was added to the call later.
+        if any(args[arg.name] for arg in call.args if arg.has_default):
+            return errors.NodeCallFailed(node_name, call.name, "too many arguments")
+        return None
 
     def _value(self, call: Call, node_name: str, args: dict[str, Any]) -> Any:
         """What a node answers; to a call for several disks, about ``args["disk"]``."""

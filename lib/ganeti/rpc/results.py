@@ -6,8 +6,9 @@ failure. A caller of several nodes reads ``result.failure``: None, or one of fou
 ================ =========================================================================
 NodeOffline      the node is marked as offline; it was not called
 NodeUnreachable  no connection, or no answer in time
-NodeRefused      the node refused the call: the certificate, the epoch, or the procedure; or
-                 (NodeKeyMismatch) the machine at its address has another key than the node
+NodeRefused      the node refused the call: the certificate, the epoch, or (NodeLacksCall) the
+                 procedure; or (NodeKeyMismatch) the machine at its address has another key than
+                 the node
 NodeCallFailed   the node failed (``cause``: the error of the node, if it sent one), its answer
                  cannot be decoded, or the connection broke before the answer was complete
 ================ =========================================================================
@@ -98,7 +99,9 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
     if outcome.status != 200:
         text = outcome.body.decode("utf-8", "replace").strip()[:_SHOWN_CHARS]
         text = text or f"answered with HTTP status {outcome.status}"
-        if outcome.status in (401, 403, 404):
+        if outcome.status == 404:
+            return Result(node_name, failure=errors.NodeLacksCall(node_name, call.name, text))
+        if outcome.status in (401, 403):
             return Result(
                 node_name, failure=errors.NodeRefused(node_name, call.name, text, outcome.epoch)
             )

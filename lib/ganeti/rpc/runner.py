@@ -526,11 +526,9 @@ class Impatience:
 def _outcome_of(result: Result) -> str:
     if result.failure is None:
         return "answered"
-    return {
-        errors.NodeUnreachable: "unreachable",
-        errors.NodeRefused: "refused",
-        errors.NodeKeyMismatch: "refused",
-    }.get(type(result.failure), "failed")
+    if isinstance(result.failure, errors.NodeRefused):
+        return "refused"
+    return "unreachable" if isinstance(result.failure, errors.NodeUnreachable) else "failed"
 
 
 class RpcRunner(AddressRunner):

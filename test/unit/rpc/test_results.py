@@ -38,7 +38,7 @@ def test_transport_failures(kind, cls):
     [
         (403, errors.NodeRefused),
         (401, errors.NodeRefused),
-        (404, errors.NodeRefused),
+        (404, errors.NodeLacksCall),
         (400, errors.NodeCallFailed),
         (413, errors.NodeCallFailed),
         (500, errors.NodeCallFailed),

@@ -72,7 +72,7 @@ class ExportPlan:
     :ivar running: whether the guest runs now.
     :ivar target: the target node; None for an export to another cluster.
     :ivar remote: the other cluster; None for an export to a node.
-    :ivar identity: of the new export, random.
+    :ivar identity: of the new export, random; empty for a target whose release has none.
     :ivar zeroing: work of the helper guest which overwrites free space first; None for no work.
     """
 
@@ -255,6 +255,8 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
     # -- act -------------------------------------------------------------------
 
     def exec(self, plan: ExportPlan) -> tuple[bool, list[bool]]:
+        if plan.target is not None:
+            plan = self._prepare_target(plan, plan.target)
         try:
             arrived = self._export(plan)
         finally:
@@ -286,6 +288,12 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 ignore_failures=self.op.ignore_remove_failures,
             )
         return True, arrived
+
+    def _prepare_target(self, plan: ExportPlan, target: Node) -> ExportPlan:
+        """Remove what interrupted exports have left, and learn what the target can do."""
+        found = exports.find(self.config, self.rpc, plan.instance.name)
+        exports.remove_unfinished(self.ctx, plan.instance.name, found)
+        return replace(plan, identity="") if target.uuid in found.former else plan
 
     def _export(self, plan: ExportPlan) -> list[bool]:
         """Send all disks; start the instance again if it was stopped."""
@@ -406,7 +414,6 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         unfinished = calls.unfinished(instance.name, plan.identity)
         # The path as it is in node calls: in a virtual cluster each node adds its own root.
         base = posixpath.join(paths.Paths().export_dir, unfinished)
-        exports.remove_unfinished(self.ctx, instance.name)
         complete = False
         try:
             arrived = disk_copy.copy_disks(
@@ -505,7 +512,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 f"{what} is not usable: it is of instance {found.name}, and"
                 f" {', '.join(missing) or 'no disk'} is missing; {kept}"
             )
-        if found.identity != plan.identity:
+        if (found.identity or "") != plan.identity:
             raise errors.OpExecError(
                 f"{what} is not the one that was just made: another export has taken its"
                 f" place; {kept}"

@@ -551,6 +551,11 @@ class Arg:
     shape: Any = ht.Any
     default: Any = _REQUIRED
 
+    @property
+    def has_default(self) -> bool:
+        """Whether it was added to a call, so that the release before does not know it."""
+        return self.default is not _REQUIRED
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -642,7 +647,7 @@ class Call:
             if len(body) == len(self.args):
                 return body
             if peer is not None and not any(body[len(self.args) :]):
-                if all(arg.default is not _REQUIRED for arg in self.args[len(body) :]):
+                if all(arg.has_default for arg in self.args[len(body) :]):
                     return body[: len(self.args)]
         found = f"{len(body)}" if isinstance(body, list) else "no list"
         raise errors.ParseError(

@@ -236,6 +236,15 @@ BLOCKDEV_SETINFO = Call(
     timeout_s=900,
     work="change of the text of a volume",
 )
+#: Name of a call for several disks -> the published call which does the same for one.
+FOR_ONE_DISK: dict[str, Call] = {
+    BLOCKDEV_CREATE_MULTI.name: BLOCKDEV_CREATE,
+    BLOCKDEV_REMOVE_MULTI.name: BLOCKDEV_REMOVE,
+    BLOCKDEV_ASSEMBLE_MULTI.name: BLOCKDEV_ASSEMBLE,
+    BLOCKDEV_SHUTDOWN_MULTI.name: BLOCKDEV_SHUTDOWN,
+    BLOCKDEV_FIND_MULTI.name: BLOCKDEV_FIND,
+    BLOCKDEV_SETINFO_MULTI.name: BLOCKDEV_SETINFO,
+}
 #: Ask many nodes how far disks are in sync. -> per disk [ok, BlockDevStatus or text of the error]
 BLOCKDEV_GETMIRRORSTATUS_MULTI = Call(
     "blockdev_getmirrorstatus_multi",

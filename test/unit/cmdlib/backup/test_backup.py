@@ -232,6 +232,56 @@ def test_the_export_is_looked_at_again_directly_before_the_instance_is_removed()
     assert "blockdev_remove_multi" not in acting(master)
 
 
+LATER = {"export_find", "directory_mark", "directory_seen", "directory_unmark"}
+
+
+def with_former(master, *nodes):
+    """Nodes of the release before, which knows no identities of exports."""
+    master.rpc.former.update(nodes)
+    master.rpc.lacking.update(LATER)
+
+
+def test_an_export_to_a_node_of_the_release_before():
+    """Its data arrive where that release looks for them, and it gets no argument it lacks."""
+    master, nodes = exporting()
+    with_former(master, NODE2)
+    assert master.run(export(remove_instance=True)) == (True, [True])
+    ((_node, started),) = master.rpc.of("import_start")
+    kind, path = started["target"]
+    assert path == f"/var/lib/ganeti/export/web.example.com~new/{uuid_of('web-disk0')}"
+    assert [args["identity"] for _node, args in master.rpc.of("finalize_export")] == [""]
+    assert master.rpc.of("export_remove")[0] == (
+        NODE2,
+        {"export": "web.example.com~new", "identity": ""},
+    )
+    assert master.config.snapshot().instances == {}
+
+
+def test_an_older_export_on_a_node_of_the_release_before_stays():
+    """Whether it is in the directory of the target is not known."""
+    master, _nodes = exporting()
+    with_former(master, NODE3)
+    master.rpc.answers["export_list"] = lambda node, args: ["web.example.com"]
+    master.run(export())
+    removed = [args["export"] for node, args in master.rpc.of("export_remove") if node == NODE3]
+    assert removed == ["web.example.com~new"]
+    assert master.job.said(f"an older export of web.example.com on node {NODE3} was not removed")
+
+
+def test_removing_exports_of_a_node_of_the_release_before():
+    master, _nodes = exporting()
+    with_former(master, NODE2, NODE3)
+    master.rpc.answers["export_list"] = lambda node, args: (
+        ["web.example.com"] if node == NODE2 else []
+    )
+    master.run(OpBackupRemove(instance_name="web"))
+    assert [(node, args["export"]) for node, args in master.rpc.of("export_remove")] == [
+        (NODE2, "web.example.com~new"),
+        (NODE3, "web.example.com~new"),
+        (NODE2, "web.example.com"),
+    ]
+
+
 def test_a_stopped_instance_gets_its_disks_for_the_export_only():
     master, _nodes = exporting(running=False)
     commit(master.config).instances.mark(uuid_of("web"), "down")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ganeti import errors
 from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import same_directory
 from ganeti.platform import paths
@@ -17,21 +18,24 @@ from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
     from ganeti.config import Config
-    from ganeti.rpc import RpcRunner
+    from ganeti.rpc import Result, RpcRunner
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """The exports of one name.
 
-    :ivar identities: UUID of each node which has a complete export -> its identity.
+    :ivar identities: UUID of each node which has a complete export -> its identity; empty on a node
+        of a release without identities.
     :ivar left: UUID of each node which has more -> names of what interrupted exports have left.
     :ivar unresponsive: name of each node which did not answer -> why.
+    :ivar former: UUIDs of the nodes of a release without identities.
     """
 
     identities: Mapping[str, str]
     left: Mapping[str, list[str]]
     unresponsive: Mapping[str, str]
+    former: frozenset[str] = frozenset()
 
 
 def nodes_with_export(config: Config, rpc: RpcRunner, name: str) -> tuple[list[str], list[str]]:
@@ -56,6 +60,11 @@ def find(config: Config, rpc: RpcRunner, name: str) -> Found:
     """
     nodes = [node.uuid for node in config.nodes() if not node.offline]
     answers = rpc.call_many(calls.EXPORT_FIND, nodes, export=name)
+    former = frozenset(
+        uuid for uuid, answer in answers.items() if isinstance(answer.failure, errors.NodeLacksCall)
+    )
+    if former:
+        answers.update(_found_by_former(rpc, name, former))
     good = {uuid: answer.data for uuid, answer in answers.items() if answer.failure is None}
     return Found(
         {uuid: identity for uuid, (identity, _left) in good.items() if identity is not None},
@@ -65,10 +74,20 @@ def find(config: Config, rpc: RpcRunner, name: str) -> Found:
             for answer in answers.values()
             if answer.failure is not None
         },
+        former,
     )
 
 
-def remove_unfinished(ctx: Context, name: str, found: Found | None = None) -> None:
+def _found_by_former(rpc: RpcRunner, name: str, nodes: Iterable[str]) -> dict[str, Result]:
+    """Return what nodes of a release without identities have, in the form of EXPORT_FIND."""
+    listed = rpc.call_many(calls.EXPORT_LIST, nodes)
+    for answer in listed.values():
+        if answer.failure is None:
+            answer.data = ("" if name in answer.data else None, [calls.unfinished(name, "")])
+    return listed
+
+
+def remove_unfinished(ctx: Context, name: str, found: Found) -> None:
     """Remove what interrupted exports have left, from all nodes which are not marked offline.
 
     The names of what is removed were asked for before; so a node which carries out a call late
@@ -76,9 +95,8 @@ def remove_unfinished(ctx: Context, name: str, found: Found | None = None) -> No
     export.
 
     :param name: name of the export, which is the name of its instance.
-    :param found: what :func:`find` has found; None to ask the nodes here.
+    :param found: what :func:`find` has found.
     """
-    found = found or find(ctx.config, ctx.rpc, name)
     problems = dict(found.unresponsive)
     for uuid, left in found.left.items():
         for directory in left:
@@ -119,7 +137,7 @@ def remove_older(ctx: Context, name: str, target_uuid: str, identity: str) -> No
     others = {uuid: one for uuid, one in found.identities.items() if uuid != target_uuid}
     for node, problem in found.unresponsive.items():
         ctx.log.warn(f"node {node} may have an older export of {name}: {problem}")
-    older = {uuid: one for uuid, one in others.items() if one != identity}
+    older = {uuid: one for uuid, one in others.items() if one != identity or not one}
     same = [uuid for uuid in others if uuid not in older]
     if older:
         views = _views(ctx.rpc, target_uuid, older)
