@@ -69,7 +69,7 @@ class Dispatcher:
             return server.Response(404, _with_releases(unknown, peer))
         try:
             refusal = self._admit(call, request)
-            args = call.decode_args(json.loads(request.body), peer)
+            args = call.decode_args(_loaded(request.body), peer)
             serving = _serving(call, args, request)
         except errors.ParseError as err:
             text = _with_releases(str(err), peer)
@@ -126,6 +126,19 @@ class Dispatcher:
             )
             return failed(err)
         return None
+
+
+def _loaded(body: bytes) -> Any:
+    """Read the arguments of a call.
+
+    :raises ParseError: they are not JSON, or contain a zero character, with which the system takes
+        no name of a file and no argument of a program.
+    """
+    values = json.loads(body)
+    if b"\\u0000" in body:
+        json.check_nesting(values)
+        json.check_no_zero(values)
+    return values
 
 
 def _with_releases(text: str, peer: neighbour.Peer | None) -> bytes:

@@ -30,6 +30,7 @@ from ganeti.cmdlib.hooks import HookRunner
 from ganeti.config.history import Author
 from ganeti.constants import job as job_const
 from ganeti.locking import ALL, BGL, EXCLUSIVE, Level
+from ganeti.query import job_rules
 from ganeti.utils import tracing
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ log = logging.getLogger(__name__)
 
 def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
     """Return the author of changes of the configuration while this opcode runs, for its history."""
-    trail = op.reason or []
+    # Each user may send a trail, and other programs may have written other values.
+    trail = list(job_rules.reasons([{"reason": op.reason}]))
     # The reason which the user gave, and the program which submitted the opcode.
     given = next((text for source, text, _ in trail if source == job_const.REASON_USER), "")
     source = next((source for source, _, _ in trail if source != job_const.REASON_USER), "")
-    return Author(callbacks.owner.job_id, op.OP_ID, source, given)
+    return Author(callbacks.owner.job_id, op.OP_ID, str(source), str(given))
 
 
 def _completed_op(op: OpCode, submitter: OpCode) -> OpCode:

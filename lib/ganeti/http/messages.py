@@ -24,6 +24,9 @@ MAX_BODY_BYTES = 10 << 20
 
 JSON = "application/json"
 
+# All but the tab, which may stand between the parts of a line.
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
 
 class Refused(errors.GenericError):
     """A request which is answered with an error.
@@ -160,8 +163,12 @@ def introduction(client: str, server: str, port: int) -> bytes:
 def chunk_size(line: bytes) -> int:
     """Return the size from the first line of a chunk.
 
-    :raises Refused: the line does not begin with a size.
+    :param line: without the CR LF at its end.
+    :raises Refused: the line does not begin with a size, or has a control character, which other
+        programs take for its end.
     """
+    if _CONTROL.search(line):
+        raise Refused(400, "the size of a chunk is followed by a control character")
     digits = line.partition(b";")[0].strip()
     if not re.fullmatch(rb"[0-9a-fA-F]{1,16}", digits):
         raise Refused(400, "a chunk of the body does not begin with its size")
@@ -171,8 +178,11 @@ def chunk_size(line: bytes) -> int:
 def decode_path(path: str) -> str:
     """Decode the percent signs of a path.
 
-    :raises Refused: the path is not UTF-8.
+    :raises Refused: 400 when the path is not UTF-8; 404 when it has an encoded slash, which belongs
+        to a name, and no resource has a name with one.
     """
+    if "%2f" in path.lower():
+        raise Refused(404, f"there is no resource {path[:100]}: no name has a slash (%2F)")
     try:
         # The path was decoded as Latin-1, so this returns its bytes.
         return unquote_to_bytes(path.encode("latin-1")).decode("utf-8")

@@ -125,7 +125,7 @@ class MetadataApplication:
     def refusal(self, refused: Refused) -> Response:
         """Return the answer to a refused request, with the reason."""
         return Response(
-            refused.status, f"{refused}\n".encode(), [("Content-Type", _TEXT), *refused.headers]
+            refused.status, _encoded(f"{refused}\n"), [("Content-Type", _TEXT), *refused.headers]
         )
 
     # -- pages -----------------------------------------------------------------
@@ -219,7 +219,7 @@ class MetadataApplication:
 
     def _definition(self, guest: Guest) -> str:
         name = OS.base_name(guest.os)
-        if name not in ("", ".", "..") and "/" not in name:
+        if name not in ("", ".", "..") and "/" not in name and _can_be_path(name):
             for base in self._os_search_path:
                 if os.path.isdir(f"{base}/{name}"):
                     return f"{base}/{name}"
@@ -230,6 +230,8 @@ class MetadataApplication:
 
         :raises Refused: 404 when there is no such file inside the OS definition.
         """
+        if not _can_be_path(name):
+            raise Refused(404, f"{name!r} cannot be the name of a file")
         directory = os.path.realpath(self._definition(guest))
         path = os.path.realpath(os.path.join(directory, name))
         if not path.startswith(f"{directory}/"):
@@ -244,6 +246,13 @@ class MetadataApplication:
             stream.close()
             raise Refused(404, f"the OS definition has no file '{name}'")
         return Response(200, _pieces(stream), [("Content-Type", _BINARY)])
+
+
+def _can_be_path(name: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
 
 
 def _exit_code(body: bytes) -> int:
@@ -270,7 +279,12 @@ def _json(value: Any) -> Response:
 
 
 def _text(value: str) -> Response:
-    return Response(200, value.encode(), [("Content-Type", _TEXT)])
+    return Response(200, _encoded(value), [("Content-Type", _TEXT)])
+
+
+def _encoded(value: str) -> bytes:
+    """Encode a text; a half of a surrogate pair, which UTF-8 has not, becomes ``\\udXXX``."""
+    return value.encode("utf-8", "backslashreplace")
 
 
 async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:

@@ -100,15 +100,22 @@ async def render(value: Any, media_type: str) -> bytes:
 def _yaml(text: str) -> bytes:
     import yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    found: str = yaml.dump(
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+        """Writes a half of a surrogate pair, which YAML cannot, as six characters ``\\udXXX``."""
+
+        def represent_str(self, value: str) -> Any:
+            return super().represent_str(value.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    found: bytes = yaml.dump(
         json.loads(text),
-        Dumper=dumper,
+        Dumper=Dumper,
         sort_keys=False,
         allow_unicode=True,
         default_flow_style=False,
+        encoding="utf-8",
     )
-    return found.encode("utf-8", "backslashreplace")
+    return found
 
 
 def content_etag(body: bytes) -> str:

@@ -13,6 +13,7 @@ import simplejson
 from ganeti import TYPE_CHECKING, errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 #: Lists and objects inside each other which :func:`check_nesting` allows. Functions that call
@@ -29,7 +30,21 @@ _ENCODER = simplejson.JSONEncoder(
     namedtuple_as_object=False,
     use_decimal=False,
 )
-_DECODER = simplejson.JSONDecoder()
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value - value:  # it is infinite, so this is not a number
+        raise ValueError(f"number {text:.40} is too large")
+    return value
+
+
+def _not_a_number(text: str) -> float:
+    # Versions of simplejson before 3.19 accept these words.
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+_DECODER = simplejson.JSONDecoder(parse_float=_finite, parse_constant=_not_a_number)
 # With blanks after colons and commas, for people who read answers over HTTP.
 _SPACED = simplejson.JSONEncoder(
     ensure_ascii=True,
@@ -86,7 +101,7 @@ def loads(text: str | bytes) -> Any:
     """Read JSON text.
 
     :raises errors.ParseError: the text is not JSON or not UTF-8, is nested too deeply, or contains
-        ``NaN`` or ``Infinity``.
+        ``NaN``, ``Infinity`` or a number which is too large for a float.
     """
     return _loads(_DECODER, text)
 
@@ -145,21 +160,42 @@ def check_texts(value: Any) -> None:
     :param value: nested no deeper than :func:`check_nesting` allows.
     :raises errors.ParseError: there is such a text.
     """
-    if isinstance(value, str):
-        if "\0" in value:
-            raise errors.ParseError(f"a text has a zero character: {value!r:.80}")
-        if not value.isascii():
+    for text in _texts(value):
+        _check_no_zero(text)
+        if not text.isascii():
             try:
-                value.encode("utf-8")
+                text.encode("utf-8")
             except UnicodeEncodeError as err:
-                raise errors.ParseError(f"a text is not valid Unicode: {value!r:.80}") from err
+                raise errors.ParseError(f"a text is not valid Unicode: {text!r:.80}") from err
+
+
+def check_no_zero(value: Any) -> None:
+    """Refuse a value in which a text has a zero character.
+
+    Unlike :func:`check_texts`, it allows the names of files which are not UTF-8.
+
+    :param value: nested no deeper than :func:`check_nesting` allows.
+    :raises errors.ParseError: there is such a text.
+    """
+    for text in _texts(value):
+        _check_no_zero(text)
+
+
+def _check_no_zero(text: str) -> None:
+    if "\0" in text:
+        raise errors.ParseError(f"a text has a zero character: {text!r:.80}")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
     elif isinstance(value, dict):
         for key, inner in value.items():
-            check_texts(key)
-            check_texts(inner)
+            yield from _texts(key)
+            yield from _texts(inner)
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            check_texts(inner)
+            yield from _texts(inner)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -173,7 +209,9 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_STRICT = simplejson.JSONDecoder(object_pairs_hook=_no_duplicates)
+_STRICT = simplejson.JSONDecoder(
+    object_pairs_hook=_no_duplicates, parse_float=_finite, parse_constant=_not_a_number
+)
 
 
 def _loads(decoder: simplejson.JSONDecoder, text: str | bytes) -> Any:

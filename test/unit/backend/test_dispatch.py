@@ -48,6 +48,22 @@ def test_bad_body(body):
 
 
 @pytest.mark.parametrize(
+    "body", [b'["a\\u0000"]', b'[["x",{"k":"\\u0000"}]]', b'[{"\\u0000":1}]', b'["\0"]']
+)
+def test_a_zero_character_is_refused(body, caplog):
+    """The system takes no such name of a file: it was an internal error with a traceback."""
+    response = ask(lambda duration_s: pytest.fail("called"), body)
+    assert response.status == 400
+    assert b"zero character" in response.body or b"invalid JSON" in response.body
+    assert "Traceback" not in caplog.text
+
+
+def test_an_escaped_backslash_is_no_zero_character():
+    call = b'["test","x\\\\u0000"]'
+    assert dispatch._loaded(call) == ["test", "x\\u0000"]
+
+
+@pytest.mark.parametrize(
     "error",
     [
         errors.HypervisorError("no such machine"),

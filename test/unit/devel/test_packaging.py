@@ -162,8 +162,10 @@ def test_profiles_of_apparmor(profile: Path) -> None:
     assert len(rules) > 10
     for private in PRIVATE:
         assert not any(rule.fullmatch(private) for rule in rules), private
-    own = "/var/lib/ganeti/config.data"
-    assert any(rule.fullmatch(own) for rule in rules) is (profile.name == "ganeti-confd")
+    here = paths.Paths("")
+    for own in (here.cluster_conf_file, here.cluster_conf_journal, here.hmac_key):
+        permitted = any(rule.fullmatch(own) for rule in rules)
+        assert permitted is (profile.name == "ganeti-confd"), own
     # Each of them is loaded and unloaded by the package.
     for script in ("postinst", "prerm"):
         assert profile.name in (PACKAGING / f"debian/ganeti-py.{script}").read_text()

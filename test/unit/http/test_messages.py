@@ -128,17 +128,40 @@ def test_query_arguments() -> None:
 
 
 def test_paths() -> None:
-    assert messages.decode_path("/a%2Fb/%C3%A4") == "/a/b/\xe4"
+    assert messages.decode_path("/a%2Eb/%C3%A4") == "/a.b/\xe4"
     with pytest.raises(Refused):
         messages.decode_path("/%ff")
 
 
-@pytest.mark.parametrize(("line", "size"), [(b"a", 10), (b"0010;x=y", 16)])
+@pytest.mark.parametrize("path", ["/2%2finfo", "/2%2Finfo", "/2/instances%2Fweb/info"])
+def test_an_encoded_slash_separates_no_names(path: str) -> None:
+    """A proxy in front which allows some paths only takes it for a part of a name."""
+    with pytest.raises(Refused) as caught:
+        messages.decode_path(path)
+    assert caught.value.status == 404
+
+
+@pytest.mark.parametrize(("line", "size"), [(b"a", 10), (b"0010;x=y", 16), (b"1 ;\tx", 1)])
 def test_chunks(line: bytes, size: int) -> None:
     assert messages.chunk_size(line) == size
 
 
-@pytest.mark.parametrize("line", [b"", b"-1", b"x", b"1" * 17, b"+1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"-1",
+        b"x",
+        b"1" * 17,
+        b"+1",
+        b"1;\n",
+        b"1;a\nb",
+        b"1;x=\r",
+        b"1\r",
+        b'1;a="\n"',
+        b"1;\0",
+    ],
+)
 def test_chunks_without_a_size(line: bytes) -> None:
     with pytest.raises(Refused):
         messages.chunk_size(line)

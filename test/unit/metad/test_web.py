@@ -295,3 +295,29 @@ def test_an_unreadable_definition_is_the_nodes_fault(known, definition, monkeypa
 
     monkeypatch.setattr(tarfile, "open", refuse)
     assert ask(known, "GET", f"{LATEST}/os/package", search=[definition.parent])[0] == 500
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\0", "\ud800", "a/\udfffb"])
+@pytest.mark.parametrize(
+    "page", ["os/package", "os/os-install-package", "os/scripts/create", "nocloud/meta-data"]
+)
+def test_odd_texts_are_answered(known, definition, odd, page):
+    """The configuration may have them from another program; 500 would hide the reason."""
+    for changed in (
+        {"osparams_public": {"os-install-package": odd, "user-data": odd, "ssh-key": odd}},
+        {"os": odd},
+    ):
+        known.update(guests.parse({**DESCRIPTION, **changed}))
+        status, _, body = ask(known, "GET", f"{LATEST}/{page}", search=[definition.parent])
+        assert status in (200, 404)
+        assert body
+
+
+def test_the_environment_with_half_a_surrogate_pair(known):
+    helper = {"task": "install", "environment": {"A": "x\ud800y"}}
+    known.update(guests.parse({**DESCRIPTION, "helper": helper}))
+    assert ask(known, "GET", f"{LATEST}/os/environment")[2] == b"A='x\\ud800y'\n"
+
+
+def test_an_encoded_slash_is_no_part_of_the_path(known):
+    assert ask(known, "GET", "/ganeti%2flatest/read")[0] == 404

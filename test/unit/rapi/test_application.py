@@ -44,6 +44,8 @@ def test_path_and_method(rest: Rest) -> None:
         "/2/instances/a/b/c",
         "/2/jobs/abc",
         "/2/instances/a%2Fb",
+        "/2%2finfo",
+        "/2%2Finstances/web",
         "/2/instances/a%20b",
         "//2",
         "/2/instances/%C3%A4",

@@ -127,3 +127,11 @@ def test_a_missing_object_is_recognised_by_programs_of_others(reason: str) -> No
 )
 def test_what_the_master_reports(err: errors.GenericError, status: int) -> None:
     assert failures.refusal(err).status == status
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udc80b", "\U0001f600 \udfff", "key: \ud83d"])
+def test_half_a_surrogate_pair_as_yaml(text: str) -> None:
+    """Names of files and output of programs may have one; YAML cannot."""
+    found = asyncio.run(represent.render({text: [text]}, represent.YAML))
+    readable = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    assert yaml.safe_load(found) == {readable: [readable]}

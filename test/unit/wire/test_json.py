@@ -52,6 +52,10 @@ def test_what_json_cannot_say(value: Any) -> None:
         '{"a":1,}',
         "NaN",
         "[Infinity]",
+        "[-Infinity]",
+        "1e999",
+        '{"a": [-1e999]}',
+        "1" * 400 + ".0",
         "[" * 100_000,
         b"\xff",
         "1" * 5000,
@@ -84,3 +88,20 @@ def test_equal_texts_are_one_object() -> None:
     assert value == json.loads(text)
     first, inner = value["a"]
     assert first is inner["b"] is inner["c"][2]
+
+
+def test_the_largest_and_the_smallest_numbers_are_read() -> None:
+    assert json.loads("[1.7e308, -1.7e308, 1e-400, -0.5]") == [1.7e308, -1.7e308, 0.0, -0.5]
+
+
+@pytest.mark.parametrize("value", ["a\0b", ["x", {"k": "\0"}], {"\0": 1}])
+def test_a_zero_character_is_refused(value: object) -> None:
+    for check in (json.check_no_zero, json.check_texts):
+        with pytest.raises(errors.ParseError, match="zero character"):
+            check(value)
+
+
+def test_the_name_of_a_file_which_is_not_utf_8_has_no_zero_character() -> None:
+    json.check_no_zero(["/srv/\udcff", "\\u0000"])
+    with pytest.raises(errors.ParseError, match="not valid Unicode"):
+        json.check_texts(["/srv/\udcff"])
