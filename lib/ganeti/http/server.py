@@ -16,6 +16,8 @@ Limits for clients:
 - handshake and request must be complete within ``Limits.request_s``, or the kernel ends the child
   (by an alarm, which single bytes do not delay);
 - head and body have a size limit;
+- a connection reaches a child when the client has sent something; the kernel keeps silent ones
+  apart (:func:`ganeti.utils.net.tcp_listen`);
 - at most ``Limits.children`` children exist. When all exist, the parent ends those whose peers are
   unauthenticated for the longest time, as many as clients wait, so that unauthenticated peers
   cannot block calls of the cluster.
@@ -80,7 +82,8 @@ _BURST = 32
 _SPARES_END_S = 10.0
 # A peer which is unauthenticated for so long may be disconnected in favour of another one.
 _UNAUTHENTICATED_S = 1.0
-_BACKLOG = 512
+# The kernel also keeps so many connections on which nothing was sent yet.
+_BACKLOG = 4096
 
 #: How many seconds a kept connection may be idle; a client closes it earlier.
 KEEP_S = 60.0
@@ -225,7 +228,7 @@ def listen(address: str, port: int) -> socket.socket:
 
     :raises OSError: the address is not on this machine, or the port is in use.
     """
-    sock = net.tcp_listen(address, port, backlog=_BACKLOG)
+    sock = net.tcp_listen(address, port, backlog=_BACKLOG, talking=True)
     sock.setblocking(False)
     return sock
 

@@ -155,11 +155,18 @@ def unix_listen(
     return sock
 
 
-def tcp_listen(address: str, port: int, *, backlog: int, free_bind: bool = False) -> socket.socket:
+def tcp_listen(
+    address: str, port: int, *, backlog: int, free_bind: bool = False, talking: bool = False
+) -> socket.socket:
     """Listen on a TCP socket.
 
     :param address: IPv4 or IPv6 address; ``::`` means all addresses of both kinds.
+    :param backlog: number of connections for which the kernel keeps a place until they are
+        accepted; ``net.core.somaxconn`` may be less.
     :param free_bind: also if no interface has the address yet.
+    :param talking: the clients of this protocol send first. A connection can be accepted when
+        something has arrived on it; the kernel forgets those on which nothing is sent, after about
+        a minute (``tcp_synack_retries``).
     :raises OSError: the address is not on this machine, or the port is in use.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -172,12 +179,20 @@ def tcp_listen(address: str, port: int, *, backlog: int, free_bind: bool = False
             sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
         if address == "::":
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if talking:
+            # Longer than the kernel keeps such a connection, which would otherwise be accepted at
+            # last, together with all others of a flood.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _SILENT_S)
         sock.bind((address, port))
         sock.listen(backlog)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+# More than tcp_synack_retries doublings of a second, for every usual value of that.
+_SILENT_S = 4000
 
 
 class _ShortPath:

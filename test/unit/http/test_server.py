@@ -178,6 +178,7 @@ def test_unresponsive_and_slow_clients_do_not_block_others(own_lab):
         lab.tls() as incomplete,
         lab.tls() as later,
     ):
+        unresponsive.sendall(b"\x16")
         incomplete.sendall(b"PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
         # A whole request, and half of another one on the same connection.
         later.sendall(b"PUT /kept HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
@@ -204,11 +205,25 @@ def test_unresponsive_and_slow_clients_do_not_block_others(own_lab):
 def test_unauthenticated_peers_cannot_take_all_places(own_lab):
     lab = own_lab(children=4, request_s=600.0)
     unknown = [lab.raw() for _ in range(12)]
+    for sock in unknown:
+        sock.sendall(b"\x16")  # A handshake begins so; nothing follows.
     try:
         alive(lab)
         lab.wait_for_log("too many connections: dropping the one of 127.0.0.1")
     finally:
         for sock in unknown:
+            sock.close()
+
+
+def test_silent_peers_take_no_place_at_all(own_lab):
+    """The kernel keeps them apart, also many more than the server may have children."""
+    lab = own_lab(children=4, request_s=600.0)
+    silent = [lab.raw() for _ in range(600)]
+    try:
+        alive(lab)
+        assert "dropping" not in lab.log_text()
+    finally:
+        for sock in silent:
             sock.close()
 
 

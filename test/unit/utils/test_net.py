@@ -118,3 +118,30 @@ def _two_wait(listening: socket.socket) -> None:
     found = net.waiting_connections(listening)
     if found != 2:
         raise retry.Again(f"{found} connections wait")
+
+
+def test_silent_connections_are_kept_by_the_kernel() -> None:
+    """Only those on which something was sent wait to be accepted."""
+    with net.tcp_listen("127.0.0.1", 0, backlog=5, talking=True) as listening:
+        listening.setblocking(False)
+        address = listening.getsockname()
+        with socket.create_connection(address), socket.create_connection(address) as talking:
+            assert net.waiting_connections(listening) == 0
+            talking.sendall(b"x")
+            assert net.wait_readable([listening], 30.0)
+            accepted, peer = listening.accept()
+            with accepted:
+                assert peer == talking.getsockname() and accepted.recv(10) == b"x"
+            with pytest.raises(BlockingIOError):
+                listening.accept()
+
+
+def test_a_connection_which_is_closed_at_once_is_no_silent_one() -> None:
+    """Programs check so whether a port answers."""
+    with net.tcp_listen("127.0.0.1", 0, backlog=5, talking=True) as listening:
+        address, port = listening.getsockname()
+        assert net.tcp_listens(address, port, 10)
+        assert net.wait_readable([listening], 30.0)
+        accepted, _peer = listening.accept()
+        with accepted:
+            assert accepted.recv(10) == b""
