@@ -177,7 +177,13 @@ class FencedQueueStore(QueueStore):
         try:
             with self._fence.writing(kind):
                 yield
-        except (errors.LockError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
+        except (
+            # Also of the lock and the epochs, for example when too many files are open.
+            OSError,
+            errors.LockError,
+            errors.ConfigurationError,
+            master_epoch.StaleEpochError,
+        ) as err:
             raise errors.JobQueueError(f"cannot write to the job queue: {err}") from err
 
     def commit(self, files: Mapping[str, str], archive: Sequence[int] = ()) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +14,16 @@ import pytest
 
 from ganeti import errors
 from ganeti.configfile.content import Change
+from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.execution import Execution
+from ganeti.jqueue.queue import JobQueue
 from ganeti.master.fence import Fence, FencedQueueStore
+from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.test import OpTestDelay
 from ganeti.platform import master_epoch, paths
 from ganeti.platform.master_epoch import Epoch
 
+PATIENCE_S = 60.0
 E1, E2 = Epoch(1, "u1"), Epoch(2, "u2")
 
 
@@ -133,3 +143,54 @@ def test_the_processes_of_jobs_end_first(fence: Fence, ends: list[str]) -> None:
     master_epoch.claim(E2)
     fence.check()
     assert ends == ["processes", "end"]
+
+
+@pytest.fixture
+def no_descriptors() -> contextlib.AbstractContextManager[None]:
+    """A block in which this process cannot open any file, as the kernel does it."""
+
+    @contextlib.contextmanager
+    def block() -> Iterator[None]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    return block()
+
+
+def test_too_many_open_files_end_no_thread_of_the_queue(
+    fence: Fence,
+    here: paths.Paths,
+    no_descriptors: contextlib.AbstractContextManager[None],
+) -> None:
+    """A new job is refused, one which runs goes on, and its end is written later."""
+    died, begun, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def execute(_op: OpCode, callbacks: Callbacks) -> None:
+        callbacks.notify_start()
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+
+    store = FencedQueueStore(here.queue_dir)
+    store.open()
+    store.use_fence(fence)
+    queue = JobQueue(store, Execution(execute), livelock="/livelock", fatal=died.set)
+    queue.start()
+    job_id = queue.submit([OpTestDelay(duration=0.0)])
+    assert begun.wait(PATIENCE_S)
+    with no_descriptors:
+        with pytest.raises(errors.JobQueueError, match="Too many open files"):
+            queue.submit([OpTestDelay(duration=0.0)])
+        go_on.set()
+        deadline = time.monotonic() + PATIENCE_S
+        while queue.scheduler.pool.busy():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert not died.is_set()
+    assert queue.submit([OpTestDelay(duration=0.0)]) == job_id + 2
+    queue.stop(PATIENCE_S)
+    assert '"success"' in (store.read_job(job_id) or "")
+    assert not died.is_set()
