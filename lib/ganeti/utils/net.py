@@ -195,6 +195,24 @@ def tcp_listen(
 _SILENT_S = 4000
 
 
+def tcp_listen_free(address: str, first: int, count: int, *, backlog: int) -> socket.socket:
+    """Listen on the first TCP port of some which no other program of this address uses.
+
+    :param first: the lowest port.
+    :param count: number of ports; with 1 there is no choice.
+    :raises OSError: the address is not on this machine, or all of the ports are in use.
+    """
+    end = min(first + count, 1 << 16)
+    for port in range(first, end):
+        try:
+            return tcp_listen(address, port, backlog=backlog)
+        except OSError as err:
+            if err.errno != errno.EADDRINUSE:
+                raise
+    up_to = f", and all up to {end - 1}" if end > first + 1 else ""
+    raise OSError(errno.EADDRINUSE, f"{os.strerror(errno.EADDRINUSE)}{up_to}")
+
+
 class _ShortPath:
     """A path of at most 107 bytes for a socket, through a descriptor of its directory."""
 
@@ -233,6 +251,21 @@ def waiting_connections(sock: socket.socket) -> int:
     except OSError:
         return len(wait_readable([sock], 0))
     return int(_TCP_INFO_QUEUE.unpack(info)[0])
+
+
+# Where tcp(7) has `tcpi_bytes_received`.
+_TCP_INFO_RECEIVED = struct.Struct("=128xQ")
+
+
+def received_bytes(sock: socket.socket) -> int | None:
+    """Return how many bytes have come over a TCP connection; None where that is not known."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RECEIVED.size)
+    except OSError:
+        return None
+    if len(info) < _TCP_INFO_RECEIVED.size:
+        return None
+    return int(_TCP_INFO_RECEIVED.unpack(info)[0])
 
 
 def wait_readable(

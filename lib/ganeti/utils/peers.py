@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import queue
 import socket
 import threading
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ganeti import errors
-from ganeti.utils.net import wait_readable
+from ganeti.utils.net import received_bytes, wait_readable
 
 
 class _Closable(Protocol):
@@ -67,8 +68,8 @@ def limited(sock: socket.socket, limit_s: float) -> Iterator[None]:
 
     The block then gets an error of the connection, or its end.
     """
-    # The socket itself may become one with TLS in the block.
-    handle = sock.dup()
+    # The socket may have TLS, or get it in the block.
+    handle = socket.socket(fileno=os.dup(sock.fileno()))
     timer = threading.Timer(limit_s, _shut, [handle])
     timer.daemon = True
     timer.start()
@@ -111,9 +112,9 @@ class Peers(Generic[T]):
     A context manager. At its end all connections are closed whose peers were not authenticated; the
     listening socket stays open.
 
-    When more than :data:`WAITING_MAX` peers wait, the one which waits longest is sent away, of
-    those from the address with the most of them. So one machine cannot send away the peers of
-    another one.
+    When more than :data:`WAITING_MAX` peers wait, one is sent away: one which has said nothing, if
+    there is any, and of those from the address with the most of them that which waits longest. So
+    silent peers do not send away another one, nor does one machine the peers of another machine.
 
     :param listener: accepts the connections.
     :param authenticate: gets the socket of a connection, and returns the connection to an
@@ -206,6 +207,7 @@ class Peers(Generic[T]):
     def _send_away(self) -> None:
         """Close a connection to make room for another one; its thread reports that."""
         open_ones = [peer for peer in self._waiting if not peer.was_shut]
+        open_ones = [one for one in open_ones if received_bytes(one.handle) == 0] or open_ones
         counts = collections.Counter(peer.address for peer in open_ones)
         for peer in open_ones:
             if counts[peer.address] == max(counts.values()):

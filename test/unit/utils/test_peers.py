@@ -117,6 +117,23 @@ def test_one_machine_does_not_send_away_the_peers_of_another(
         strangers.first(PATIENCE_S).close()
 
 
+def test_silent_peers_do_not_send_away_one_which_speaks(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of the same machine, and any number of them."""
+    monkeypatch.setattr(peers, "WAITING_MAX", 4)
+    right = door.connect(word=WORD[:1])
+    with door.peers() as strangers:
+        for _ in range(10):
+            for _ in range(10):
+                door.connect()
+            with pytest.raises(TimeoutError):
+                strangers.first(0.02)
+        assert door.is_open(right)
+        right.sendall(WORD[1:])
+        strangers.first(PATIENCE_S).close()
+
+
 def test_wrong_peers_are_named_but_not_all(door: Door) -> None:
     for _ in range(30):
         door.connect(word=b"stranger"[: len(WORD)])
