@@ -22,6 +22,25 @@ pytestmark = pytest.mark.skipif(
 )
 
 NODES = ("node1", "node2", "node3")
+# Connects to each port of migrations of a node as often as it can, and says nothing.
+_ATTACKER = """
+import socket, sys, time
+held = []
+while True:
+    for port in range(8102, 8106):
+        for _attempt in range(5):
+            peer = socket.socket()
+            peer.settimeout(1)
+            try:
+                peer.connect((sys.argv[1], port))
+            except OSError:
+                peer.close()
+                break
+            held.append(peer)
+            print("connected", port, flush=True)
+    del held[:-500]
+    time.sleep(0.005)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +111,33 @@ def test_live_migration_during_writes(cluster: Cluster, guest: Guest) -> None:
         f" (+- {wrong + also_wrong:.2f}), {gap_s:.2f} s between two blocks, else {pace_s:.2f} s"
     )
     cluster.in_step(NAME)
+
+
+def test_live_migration_under_attack(cluster: Cluster, guest: Guest) -> None:
+    """A machine in the network holds silent connections to each port, and the guest moves on.
+
+    There and back; all blocks which it confirms follow each other.
+    """
+    attacker = cluster.lab["node1"]
+    attacker.write("/root/attacker.py", _ATTACKER)
+    for source, target in (("node3", "node2"), ("node2", "node3")):
+        address = cluster.lab[target].secondary_ip
+        attack = attacker.spawn(f"exec python3 /root/attacker.py {address}")
+        try:
+            cluster.gnt("instance", "migrate", "-f", NAME)
+        finally:
+            attacker.call("pkill -f '^python3 /root/attacker.py'")
+        said, _ = attack.communicate(timeout=60)
+        connected = said.count("connected")
+        print(f"{connected} silent connections during the migration to {target}")
+        assert connected >= 5, said
+        before = guest.confirmed(source)[-1][1]
+        guest.write_more(target)
+        numbers = [number for _when, number in guest.confirmed(target) if number > before]
+        assert numbers[0] <= before + 2
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        cluster.in_step(NAME)
+    assert cluster.nodes_of(NAME)[0] == "node3"
 
 
 def test_an_interrupted_mirror(cluster: Cluster, guest: Guest) -> None:
