@@ -372,7 +372,7 @@ def migration_info(node: SimNode, instance: FilledInstance) -> dict[str, int]:
 
 
 @answers(calls.ACCEPT_INSTANCE)
-def accept(node: SimNode, instance: FilledInstance, info: Any, target: str) -> None:
+def accept(node: SimNode, instance: FilledInstance, info: Any, **_args: Any) -> None:
     """Wait for a guest.
 
     :raises HypervisorError: it is here already.

@@ -288,9 +288,9 @@ def move(
         info = lifecycle.migration_info(guest)
     target.assemble(guest)
     with paths.override(target.paths):
-        lifecycle.accept_instance(guest, info, address)
+        port = lifecycle.accept_instance(guest, info, address, any_port=True)
     with paths.override(source.paths):
-        lifecycle.migrate("cluster", guest, source_address or address, live)
+        lifecycle.migrate("cluster", guest, source_address or address, live, port)
     ended = wait_until(lambda: follow(source, guest), "the migration ends")
     success = ended == "completed"
     with paths.override(target.paths):

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,11 @@ from kvm_node import (
 
 from ganeti import errors
 from ganeti.backend.instance import lifecycle
+from ganeti.hypervisor.kvm import incoming, migration_connection
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
+from ganeti.utils import x509
 
 pytestmark = pytest.mark.skipif(
     not os.access(find_qemu(), os.X_OK), reason="QEMU (qemu-system-x86) is not installed"
@@ -177,7 +180,9 @@ def test_what_is_seen_on_the_network(nodes: tuple[Node, Node], params: dict[str,
     assert ended == "completed"
     assert second.wait_booted(guest)[0] == boot
     readable = params.get("migration_tls") is False
-    assert wire.sent.startswith(b"QEVM" if readable else b"\x16\x03")
+    # First the nodes authenticate each other; QEMU sends afterwards.
+    assert wire.sent.startswith(b"\x16\x03")
+    assert (b"QEVM" in wire.sent) == readable
     assert (b"tiny: " in wire.sent) == readable
     assert len(wire.sent) > 1 << 20
     assert not Path(f"{second.paths.kvm_root}/chroot/{NAME}/key").exists()
@@ -192,29 +197,170 @@ def test_nobody_without_the_key_sends_or_receives_a_guest(
     first.start(guest)
     boot, _ = first.wait_booted(guest)
     address = ("127.0.0.31", guest.hvparams["migration_port"])
-    with paths.override(first.paths):
-        info = lifecycle.migration_info(guest)
-    # A source with another key: it has lost that of the target's.
-    with paths.override(second.paths):
-        lifecycle.accept_instance(guest, {**info, "key": "0" * 64}, address[0])
-    with socket.create_connection(address, timeout=PATIENCE_S) as peer:
-        peer.sendall(b"QEVM" + bytes(1 << 16))
-        with contextlib.suppress(ConnectionError):
-            while peer.recv(1 << 16):
-                pass
-    assert status(second, guest) == "inmigrate"
-    with paths.override(first.paths):
-        lifecycle.migrate("cluster", guest, address[0], True)
-        assert wait_until(lambda: follow(first, guest), "the migration ends") == "failed"
+    # Another node does not have the certificate, and another guest does not have the key.
+    for part, other in (("certificate", x509.create_self_signed(NAME)), ("key", "0" * 64)):
+        with paths.override(first.paths):
+            info = lifecycle.migration_info(guest)
+        with paths.override(second.paths):
+            lifecycle.accept_instance(guest, {**info, part: other}, address[0])
+        with socket.create_connection(address, timeout=PATIENCE_S) as peer:
+            peer.sendall(b"QEVM" + bytes(1 << 16))
+            with contextlib.suppress(ConnectionError):
+                while peer.recv(1 << 16):
+                    pass
+        assert status(second, guest) == "inmigrate"
+        with paths.override(first.paths):
+            if part == "certificate":
+                with pytest.raises(errors.HypervisorError, match=r"nothing .* was sent"):
+                    lifecycle.migrate("cluster", guest, address[0], True)
+                # It was not even stopped.
+                assert status(first, guest) == "running"
+            else:
+                lifecycle.migrate("cluster", guest, address[0], True)
+                assert wait_until(lambda: follow(first, guest), "the migration ends") == "failed"
+        give_up(first, second, guest, info)
+    # The guest was not touched, and the next migration works, also after an unknown peer.
+    assert move(first, second, guest) == "completed"
+    assert second.wait_booted(guest)[0] == boot
+
+
+def give_up(first: Node, second: Node, guest: FilledInstance, info: object) -> None:
+    """A migration has failed: nothing is left of it, and the guest runs on."""
     with paths.override(second.paths):
         lifecycle.finalize_migration_dst(guest, info, False)
     with paths.override(first.paths):
         lifecycle.finalize_migration_src(guest, False, True)
     assert second.leftovers() == []
     first.wait_booted(guest, more_than=len(first.lines(guest)))
-    # The guest was not touched, and the next migration works, also after an unknown peer.
-    assert move(first, second, guest) == "completed"
+
+
+@pytest.mark.parametrize(
+    ("count", "params"),
+    [
+        (5, {}),
+        pytest.param(5, {"migration_tls": False}, marks=pytest.mark.long),
+        pytest.param(150, {}, marks=pytest.mark.long),
+    ],
+)
+def test_silent_connections_do_not_hold_a_guest(
+    nodes: tuple[Node, Node], count: int, params: dict[str, bool]
+) -> None:
+    """Somebody in the network connects to the port before the source does, and says nothing."""
+    first, second = nodes
+    guest = first.instance(NAME, **params)
+    first.install(guest)
+    first.start(guest)
+    boot, _ = first.wait_booted(guest)
+    address = ("127.0.0.31", guest.hvparams["migration_port"])
+    with paths.override(first.paths):
+        info = lifecycle.migration_info(guest)
+    second.assemble(guest)
+    with paths.override(second.paths):
+        lifecycle.accept_instance(guest, info, address[0])
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(address)) for _ in range(count)]
+        silent[0].sendall(b"\x16\x03\x01\x40\x00\x01")
+        with paths.override(first.paths):
+            lifecycle.migrate("cluster", guest, address[0], True)
+        assert wait_until(lambda: follow(first, guest), "the migration ends") == "completed"
+        # They were sent away.
+        for one in silent:
+            one.settimeout(PATIENCE_S)
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+    with paths.override(second.paths):
+        lifecycle.finalize_migration_dst(guest, info, True)
+    with paths.override(first.paths):
+        lifecycle.finalize_migration_src(guest, True, True)
     assert second.wait_booted(guest)[0] == boot
+    assert first.leftovers() == []
+
+
+@contextlib.contextmanager
+def false_target(port: int, certificate: str | None, directory: Path) -> Iterator[None]:
+    """A target which is silent: at once, or with the certificate where QEMU should speak."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            peer, _ = listener.accept()
+            connections.append(peer)
+            if certificate is not None:
+                path = directory / "certificate"
+                path.write_text(certificate)
+                context = x509.one_peer_context(str(path), str(path), server=True)
+                tls = context.wrap_socket(peer, server_side=True)
+                tls.sendall(migration_connection.READY)
+                connections.append(tls.unwrap())
+
+    connections: list[socket.socket] = []
+    with socket.create_server(("127.0.0.31", port)) as listener:
+        listener.settimeout(PATIENCE_S)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+            for one in connections:
+                one.close()
+
+
+@pytest.mark.parametrize("where", ["node", "qemu"])
+@pytest.mark.parametrize("live", [True, False])
+def test_when_nothing_is_sent_the_guest_runs_on(
+    nodes: tuple[Node, Node],
+    guest: FilledInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    where: str,
+    live: bool,
+) -> None:
+    first, _ = nodes
+    first.start(guest)
+    boot, _ = first.wait_booted(guest)
+    monkeypatch.setattr(migration_connection, "CONNECT_S", 1.0 if where == "node" else PATIENCE_S)
+    monkeypatch.setattr(incoming, "BEGIN_TIMEOUT_S", 1.0)
+    with paths.override(first.paths):
+        info = lifecycle.migration_info(guest)
+        certificate = info["certificate"] if where == "qemu" else None
+        port = guest.hvparams["migration_port"]
+        with (
+            false_target(port, certificate, tmp_path),
+            pytest.raises(errors.HypervisorError, match=r"nothing .*was sent"),
+        ):
+            lifecycle.migrate("cluster", guest, "127.0.0.31", live)
+        assert lifecycle.migration_status(guest).status != "completed"
+        lifecycle.finalize_migration_src(guest, False, live)
+    assert status(first, guest) == "running"
+    assert first.wait_booted(guest, more_than=len(first.lines(guest)))[0] == boot
+
+
+def test_each_migration_has_a_port(nodes: tuple[Node, Node]) -> None:
+    """Two at the same time, of which one is given up: its port is free again."""
+    first, second = nodes
+    guests = [first.instance(f"web{number}.example.com") for number in (1, 2)]
+    ports, infos = [], []
+    for guest in guests:
+        first.install(guest)
+        first.start(guest)
+        first.wait_booted(guest)
+        with paths.override(first.paths):
+            infos.append(lifecycle.migration_info(guest))
+        second.assemble(guest)
+        with paths.override(second.paths):
+            ports.append(lifecycle.accept_instance(guest, infos[-1], "127.0.0.31", any_port=True))
+    assert ports[0] is not None and ports[1] is not None and ports[0] < ports[1]
+    with paths.override(second.paths):
+        lifecycle.finalize_migration_dst(guests[0], infos[0], False)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.31", ports[0]))
+    with paths.override(first.paths):
+        lifecycle.migrate("cluster", guests[1], "127.0.0.31", True, ports[1])
+    assert wait_until(lambda: follow(first, guests[1]), "the migration ends") == "completed"
+    with paths.override(second.paths):
+        lifecycle.finalize_migration_dst(guests[1], infos[1], True)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.31", ports[1]))
 
 
 def test_the_target_obeys_no_word_of_the_source(
@@ -273,8 +419,10 @@ def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) 
             pytest.raises(errors.HypervisorError, match="Address already in use"),
         ):
             lifecycle.accept_instance(guest, info, "127.0.0.31")
-    assert second.leftovers() == []
-    assert first.running() == [NAME]
+        assert second.leftovers() == []
+        assert first.running() == [NAME]
+        # A source of this release learns of another one.
+        assert move(first, second, guest) == "completed"
 
 
 @pytest.mark.parametrize(

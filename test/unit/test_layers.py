@@ -262,8 +262,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "helpers": (
         (
-            "import_export_status", "kvm_console", "metad_forward", "tls_pipe", "xen_console",
-            "xen_transfer",
+            "import_export_status", "kvm_console", "kvm_incoming", "metad_forward", "tls_pipe",
+            "xen_console", "xen_transfer",
         ),
         ("import_export",),
     ),
@@ -306,7 +306,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("devices", "facts", "incoming", "pinning", "privileges"),
         ("display", "hotplug", "nics"),
         ("argv",),
-        ("firmware", "hardware", "migration_channel", "probe"),
+        ("firmware", "hardware", "migration_channel", "migration_connection", "probe"),
         ("guests", "parameters"),
         ("start",),
         ("migration",),

@@ -12,6 +12,13 @@ ALL = (CHROOT, FAKE, KVM, LXC, XEN_HVM, XEN_PVM)
 DEFAULT_ENABLED = XEN_PVM
 
 # Parameters which may be set for the cluster, but not for one instance.
+#: Facts by which a node says how its hypervisor sends and receives guests. Nodes with different
+#: protocols cannot send guests to each other; and a target which can choose the port of a migration
+#: needs a source which can be told.
+FACT_MIGRATION_PROTOCOL = "migration_protocol"
+FACT_MIGRATION_ANY_PORT = "migration_any_port"
+#: With KVM: the node authenticates the other end, and QEMU gets the connection.
+KVM_MIGRATION_PROTOCOL = 2
 GLOBAL_PARAMS = frozenset(("migration_bandwidth", "migration_mode", "migration_port"))
 
 MIGRATION_LIVE = "live"

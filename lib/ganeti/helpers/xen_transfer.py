@@ -344,12 +344,8 @@ def run_target(options: argparse.Namespace, ready: _Report) -> None:
     """Receive the guest; it is paused afterwards."""
     state = Transfer(direction=transfer.IN, status=transfer.WAITING, pid=os.getpid())
     progress = Progress(options.name, state)
-    family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
     try:
-        with socket.socket(family) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((options.address, options.port))
-            listener.listen(peers.WAITING_MAX)
+        with socket.socket(fileno=options.listener) as listener:
             ready.ready()
             peer = accept(options.name, listener)
         with peer.socket:
@@ -442,9 +438,10 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="xen-transfer")
     parser.add_argument("mode", choices=("send", "receive"))
     parser.add_argument("name")
-    parser.add_argument("address")
-    parser.add_argument("port", type=int)
     parser.add_argument("config")
+    parser.add_argument("--address", default="", help="of the target")
+    parser.add_argument("--port", type=int, default=0, help="of the target")
+    parser.add_argument("--listener", type=int, default=-1, help="number of the open socket")
     parser.add_argument("--domain", type=int, default=0)
     parser.add_argument("--memory", type=int, default=0)
     parser.add_argument("--live", action="store_true")

@@ -9,6 +9,7 @@ read from the machine each time, because every node call is served by a new proc
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,11 +23,15 @@ from ganeti.objects.halt import Halt
 from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
+from ganeti.utils import net, peers
 
 # How often a driver asks for the end of a guest, when it gets no event: the first pause, its
 # growth, and the longest pause, in seconds.
 _END_POLL = (0.002, 1.5, 0.5)
 
+
+#: So many migrations to one node go on at the same time: their ports begin with ``migration_port``.
+PORTS = 64
 
 #: State of a guest in :class:`InstanceInfo`.
 RUNNING = hv.STATE_RUNNING
@@ -91,6 +96,31 @@ class Usage:
     disk_written: int | None = None
     net_in: int | None = None  # bytes which the guest received
     net_out: int | None = None
+
+
+class Place(NamedTuple):
+    """Where the target of a migration waits for the source.
+
+    :ivar address: of the target.
+    :ivar port: TCP port; on the target, the first one which it tries.
+    :ivar any_port: on the target: whether it takes the next free port of :data:`PORTS` when that
+        one is in use, for example by another migration.
+    """
+
+    address: str
+    port: int
+    any_port: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.address} port {self.port}"
+
+    def listen(self) -> socket.socket:
+        """Listen there; the socket knows the port.
+
+        :raises OSError: no port is free, or this node does not have the address.
+        """
+        count = PORTS if self.any_port else 1
+        return net.tcp_listen_free(self.address, self.port, count, backlog=peers.WAITING_MAX)
 
 
 class AttachedDisk(NamedTuple):
@@ -199,19 +229,24 @@ class Migration:
         raise self._no_migration(instance.name)
 
     def accept(
-        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
-    ) -> None:
+        self, instance: FilledInstance, info: Any, place: Place, disks: Sequence[AttachedDisk]
+    ) -> int | None:
         """Prepare an incoming migration, or prepare to resume one whose connection broke after the
         guest had arrived.
 
         :param info: :meth:`info` of the source.
-        :param target: address of this node, to which the source sends.
+        :param place: where this node waits for the source.
+        :returns: the port there; None for a hypervisor which uses none.
         :raises HypervisorError: nothing is left behind.
         """
         raise self._no_migration(instance.name)
 
-    def send(self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool) -> None:
-        """Begin to send a guest to the address ``target``; see :meth:`status`.
+    def send(
+        self, cluster_name: str, instance: FilledInstance, place: Place, *, live: bool
+    ) -> None:
+        """Begin to send a guest; see :meth:`status`.
+
+        :param place: where the target waits for it.
 
         :raises HypervisorError: it was not sent, or it is not known whether.
         """

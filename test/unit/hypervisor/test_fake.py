@@ -17,6 +17,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
 
+PLACE = base.Place("192.0.2.1", 0)
 UUID = "0f4c7a52-9b11-4b0e-a3a4-5d3c1f0e9a77"
 
 
@@ -99,13 +100,13 @@ def test_migration(tmp_path: Path) -> None:
         assert fake.migration.status(guest()).status == "none"
         fake.migration.finalize_source(guest(), success=False, live=True)
     with paths.override(target):
-        fake.migration.accept(guest(), info, "192.0.2.1", [])
+        fake.migration.accept(guest(), info, PLACE, [])
         assert [one.state for one in fake.all_info()] == [base.SHUTDOWN]
         fake.migration.finalize_target(guest(), info, success=False)
         assert not fake.is_running("web1")
-        fake.migration.accept(guest(), info, "192.0.2.1", [])
+        fake.migration.accept(guest(), info, PLACE, [])
     with paths.override(source):
-        fake.migration.send("c", guest(), "192.0.2.1", live=True)
+        fake.migration.send("c", guest(), PLACE, live=True)
         assert fake.migration.status(guest()).status == "completed"
         with pytest.raises(errors.HypervisorError, match="sent to another node"):
             fake.migration.check(guest())
@@ -115,7 +116,7 @@ def test_migration(tmp_path: Path) -> None:
         fake.migration.finalize_target(guest(), info, success=True)
         assert fake.all_info()[0].memory_mib == 99
         with pytest.raises(errors.HypervisorError, match="running already"):
-            fake.migration.accept(guest(), info, "192.0.2.1", [])
+            fake.migration.accept(guest(), info, PLACE, [])
         with pytest.raises(errors.HypervisorError, match="damaged"):
             fake.migration.finalize_target(guest(), {"memory": "much"}, success=True)
         with pytest.raises(errors.HypervisorError, match="was not ended"):
@@ -130,10 +131,10 @@ def test_migration(tmp_path: Path) -> None:
 def test_a_start_removes_what_a_migration_left(root: Path, begin: str) -> None:
     fake = FakeHypervisor()
     if begin == "accept":
-        fake.migration.accept(guest(), {}, "192.0.2.1", [])
+        fake.migration.accept(guest(), {}, PLACE, [])
     else:
         fake.start(guest(), [])
-        fake.migration.send("c", guest(), "192.0.2.1", live=True)
+        fake.migration.send("c", guest(), PLACE, live=True)
     assert not fake.complete_start(guest())
     assert fake.list_instances() == []
     fake.start(guest(), [])

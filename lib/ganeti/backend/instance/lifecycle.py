@@ -19,7 +19,7 @@ from ganeti.backend.instance import helper_disk, metadata
 from ganeti.backend.registry import serves
 from ganeti.backend.storage import blockdev
 from ganeti.constants import instance as instance_constants
-from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.base import AttachedDisk, Place
 from ganeti.objects import disk_templates
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
@@ -305,23 +305,43 @@ def migration_info(instance: FilledInstance) -> Any:
 
 
 @serves(calls.ACCEPT_INSTANCE)
-def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
-    """On the target: prepare the incoming migration of a guest."""
+def accept_instance(
+    instance: FilledInstance, info: Any, target: str, any_port: bool = False
+) -> int | None:
+    """On the target: prepare the incoming migration of a guest.
+
+    :param any_port: whether the source can connect to any port.
+    :returns: the port, then.
+    """
     driver = hypervisor.of(instance.hypervisor)
     watchdog_files.require_armed()
     disks = attach_disks(instance)
+    place = Place(target, _migration_port(instance), any_port)
     try:
-        driver.migration.accept(instance, info, target, disks)
+        port = driver.migration.accept(instance, info, place, disks)
     except errors.GenericError:
         if not driver.is_running(instance.name):
             blockdev.remove_links(instance.name)
         raise
+    return port if any_port else None
 
 
 @serves(calls.INSTANCE_MIGRATE)
-def migrate(cluster_name: str, instance: FilledInstance, target: str, live: bool) -> None:
+def migrate(
+    cluster_name: str,
+    instance: FilledInstance,
+    target: str,
+    live: bool,
+    port: int | None = None,
+) -> None:
     """On the source: start the transfer of a guest."""
-    hypervisor.of(instance.hypervisor).migration.send(cluster_name, instance, target, live=live)
+    place = Place(target, port or _migration_port(instance))
+    hypervisor.of(instance.hypervisor).migration.send(cluster_name, instance, place, live=live)
+
+
+def _migration_port(instance: FilledInstance) -> int:
+    """Return the port of migrations; 0 for a hypervisor which uses none."""
+    return int(instance.hvparams.get("migration_port") or 0)
 
 
 @serves(calls.INSTANCE_GET_MIGRATION_STATUS)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor import base, guest_errors
-from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.base import AttachedDisk, Place
 from ganeti.hypervisor.fake import guests
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
@@ -31,7 +31,7 @@ class FakeMigration(base.Migration):
         return {"memory": info.memory_mib, "vcpus": info.vcpus}
 
     def accept(
-        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
+        self, instance: FilledInstance, info: Any, place: Place, disks: Sequence[AttachedDisk]
     ) -> None:
         """Write a file which waits for the guest.
 
@@ -41,7 +41,9 @@ class FakeMigration(base.Migration):
             raise guest_errors.running_already(instance.name)
         _write_as_sent(instance, info, guests.WAITS)
 
-    def send(self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool) -> None:
+    def send(
+        self, cluster_name: str, instance: FilledInstance, place: Place, *, live: bool
+    ) -> None:
         """Send the guest, which takes no time: there is no memory."""
         info = guests.require(instance.name)
         guests.write(instance.name, info.memory_mib, info.vcpus, guests.SENT)

@@ -25,7 +25,8 @@
 :mod:`.states`            the states in which QEMU lives and its guest does not run
 :mod:`.status`            which guests run, their facts, and what they use
 :mod:`.migration`         sends a guest to a QEMU which waits on the target
-:mod:`.migration_channel` address and encryption of the connection for a migration
+:mod:`.migration_channel` encryption of the connection for a migration
+:mod:`.migration_connection` connects the nodes of a migration, before QEMU does
 :mod:`.hardware`          the hardware of a guest which another node sends
 :mod:`.incoming`          the end of a migration, in which QEMU is still busy
 :mod:`.hotplug`           plugs devices into a running guest, and unplugs them

@@ -419,11 +419,6 @@ def _privileges(facts: QemuFacts, host: HostSide) -> list[str]:
     )
 
 
-def migration_uri(address: str, port: int) -> str:
-    """Return the URI of the target of a migration."""
-    return f"tcp:[{address}]:{port}" if ":" in address else f"tcp:{address}:{port}"
-
-
 def shorten_sockets(argv: Sequence[str], control_dir: str) -> list[str]:
     """Make paths of sockets relative to their directory, where they are too long for the kernel.
 

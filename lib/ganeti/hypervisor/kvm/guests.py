@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from ganeti import errors
 from ganeti.hypervisor import guest_errors, guest_lock, host
-from ganeti.hypervisor.kvm import firmware, nics, parse
+from ganeti.hypervisor.kvm import firmware, migration_connection, nics, parse
 from ganeti.hypervisor.kvm import layout as layouts
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -156,6 +156,7 @@ class Guests:
             fs.remove_file(layout.socket(kind))
         fs.remove_file(layout.socket("console"))
         firmware.end_tpm(layout)
+        migration_connection.forget(layout)
         fs.remove_file(layout.uid_file)
         fs.remove_file(layout.shutdown_file)
         fs.remove_file(layout.paused_file)

@@ -1,8 +1,9 @@
-"""The end of a migration: the states in which QEMU is still busy after it seems to be done."""
+"""Beginning and end of a migration: the states in which QEMU is still busy, or not yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor.kvm import parse
@@ -12,7 +13,27 @@ from ganeti.utils import retry
 #: Between the last byte which the source sends and the target which has read it.
 INCOMING_TIMEOUT_S = 120.0
 CANCEL_TIMEOUT_S = 60.0
+#: Until the source has sent anything.
+BEGIN_TIMEOUT_S = 10.0
 _PAUSES = (0.002, 2.0, 0.2)
+
+
+def wait_begun(query: Callable[[], Mapping[str, Any]]) -> None:
+    """Wait until the source has sent anything, or has failed.
+
+    :param query: asks QEMU with ``query-migrate``.
+    :raises RetryTimeout: it has sent nothing within ten seconds.
+    """
+
+    def attempt() -> None:
+        answer = query()
+        ram = answer.get("ram")
+        transferred = ram.get("transferred") if isinstance(ram, dict) else None
+        state = answer.get("status")
+        if state == "setup" or (state == "active" and transferred == 0):
+            raise retry.Again
+
+    retry.until(attempt, timeout_s=BEGIN_TIMEOUT_S, delay=_PAUSES)
 
 
 def wait_complete(control: Qmp, instance_name: str) -> None:

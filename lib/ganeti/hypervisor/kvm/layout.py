@@ -73,6 +73,21 @@ class Layout:
         return f"{self.control_dir}/{self.name}.paused"
 
     @property
+    def migration_certificate_file(self) -> str:
+        """The certificate of the last migration, with its key."""
+        return f"{self.control_dir}/{self.name}.migration.pem"
+
+    @property
+    def migration_pid_file(self) -> str:
+        """The pid of the process which waits for the source; it is locked while that lives."""
+        return f"{self.control_dir}/{self.name}.migration.pid"
+
+    @property
+    def migration_log_file(self) -> str:
+        """The messages of that process."""
+        return f"{self.log_dir}/{self.name}.migration.log"
+
+    @property
     def tpm_socket(self) -> str:
         """The socket between QEMU and the TPM."""
         return self.socket("tpm")

@@ -22,7 +22,9 @@ Source: QEMU, ``docs/devel/migration`` (*Postcopy*); QEMU's QMP reference, ``Mig
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +32,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor import base, guest_errors
-from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.base import AttachedDisk, Place
 from ganeti.hypervisor.kvm import (
     accelerator,
     argv,
@@ -38,6 +40,7 @@ from ganeti.hypervisor.kvm import (
     hardware,
     incoming,
     migration_channel,
+    migration_connection,
     nics,
     parse,
     runtime,
@@ -45,7 +48,7 @@ from ganeti.hypervisor.kvm import (
 from ganeti.hypervisor.kvm import layout as layouts
 from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
-from ganeti.hypervisor.kvm.migration_channel import Incoming
+from ganeti.hypervisor.kvm.migration_connection import Incoming
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.hypervisor.kvm.start import Launch, Starter, new_argv, set_migration_capabilities
 from ganeti.hypervisor.net import interfaces
@@ -61,7 +64,7 @@ _POSTCOPY_ROUNDS = 2
 # state "completed".
 _SENDING = frozenset(("setup", "active", "pre-switchover", "device"))
 # The keys of the migration data.
-_RUNTIME, _KEY = "runtime", "key"
+_RUNTIME, _KEY, _CERTIFICATE = "runtime", "key", "certificate"
 # The connection broke after the target had got the guest.
 _POSTCOPY_PAUSED = "postcopy-paused"
 # QEMU connects to the target after it has answered; how long its state may show the old break.
@@ -90,102 +93,113 @@ class KvmMigration(base.Migration):
         runtime.load(layout.runtime_file, instance.name)
 
     def info(self, instance: FilledInstance) -> str | dict[str, str]:
-        """Return the runtime file, and a key for the connection.
+        """Return the runtime file, and certificate and key for the connection.
 
-        It is ``{"runtime": text, "key": text}``.
-
-        The result is only the text, without a key, if the migration is not encrypted, or has begun.
+        It is ``{"runtime": text, "certificate": PEM, "key": text}``, without a key if the migration
+        is not encrypted. The result is only the text of the runtime file if it has begun.
 
         :raises HypervisorError: the guest does not run, or QEMU cannot encrypt.
         """
         layout = self._guests.running(instance.name)
         record = runtime.load(layout.runtime_file, instance.name)
-        if not migration_channel.is_encrypted(instance.hvparams):
-            return record.dumps()
+        found = {_RUNTIME: record.dumps()}
         with self._guests.control(layout) as control:
             state = control.execute("query-migrate").get("status")
             if state in _SENDING or parse.is_postcopy(state):
                 # The other end knows the key.
-                return record.dumps()
-            key = migration_channel.new_key()
-            migration_channel.use_key(control, key, layout, record.hvparams, endpoint="client")
-        return {_RUNTIME: record.dumps(), _KEY: key}
+                return found[_RUNTIME]
+            if migration_channel.is_encrypted(instance.hvparams):
+                found[_KEY] = key = migration_channel.new_key()
+                migration_channel.use_key(control, key, layout, record.hvparams, endpoint="client")
+        found[_CERTIFICATE] = migration_connection.new_certificate(layout)
+        return found
 
     def accept(
-        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
-    ) -> None:
+        self, instance: FilledInstance, info: Any, place: Place, disks: Sequence[AttachedDisk]
+    ) -> int | None:
         """Start a QEMU with the same hardware, which waits for the memory of the guest.
 
         When the guest is here already, and the connection broke before all of its memory was, wait
         for the rest.
 
         :param info: :meth:`info` of the source.
-        :param target: address of this node at which the memory arrives.
         :raises HypervisorError: nothing is left behind.
         """
-        if self._recover(instance, target):
-            return
-        text, key = _read_info(info, instance)
+        port = self._recover(instance, place)
+        if port is not None:
+            return port
+        text, certificate, key = _read_info(info, instance)
         sent = hardware.adopt(runtime.loads(text, instance.name), instance, disks)
         with self._guests.locked(instance.name) as layout:
             self._guests.refuse_running(layout)
             qemu = facts.of(instance.hvparams["kvm_path"])
             record = _incoming_runtime(sent, layout, qemu)
-            port = int(instance.hvparams["migration_port"])
-            self._starter.run(
+            return self._starter.run(
                 Launch(record, layout, qemu, instance.uuid, instance.tags),
-                incoming=Incoming(target, port, key),
+                incoming=Incoming(place, certificate, key),
             )
 
-    def _recover(self, instance: FilledInstance, target: str) -> bool:
-        """Wait for the source of a paused post-copy migration again; whether there was one."""
+    def _recover(self, instance: FilledInstance, place: Place) -> int | None:
+        """Wait for the source of a paused post-copy migration again.
+
+        :returns: the port; None when there was none.
+        """
         with self._guests.locked(instance.name) as layout:
             if not self._guests.qemu(layout):
-                return False
+                return None
             with self._guests.control(layout) as control:
                 if control.execute("query-migrate").get("status") != _POSTCOPY_PAUSED:
-                    return False
-                port = int(instance.hvparams["migration_port"])
-                control.execute("migrate-recover", {"uri": argv.migration_uri(target, port)})
-                return True
+                    return None
+            return migration_connection.start_receiver(layout, place, "migrate-recover")
 
-    def send(self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool) -> None:
-        """Begin to send the guest to the address ``target``.
+    def send(
+        self,
+        cluster_name: str,
+        instance: FilledInstance,
+        place: Place,
+        *,
+        live: bool,
+    ) -> None:
+        """Begin to send the guest.
 
-        A paused post-copy migration is resumed.
+        A paused post-copy migration is resumed. When nothing was sent within ten seconds, the guest
+        runs on here.
 
         :param live: the guest runs while its memory is copied.
-        :raises HypervisorError: QEMU refuses, or the guest was sent to another node before. Whether
-            the transfer began is said by :meth:`status`.
+        :raises HypervisorError: the target does not answer, nothing was sent, QEMU refuses, or the
+            guest was sent to another node before. Whether the transfer began is said by
+            :meth:`status`.
         """
         layout = self._guests.running(instance.name)
         hvp = instance.hvparams
-        uri = argv.migration_uri(target, int(hvp["migration_port"]))
         with self._guests.control(layout) as control:
             present = control.execute("query-migrate")
             state = present.get("status")
-            if state == _POSTCOPY_PAUSED:
-                control.execute("migrate", {"uri": uri, "resume": True})
-                _await_resumption(control, instance.name)
-                return
-            if state in _SENDING or parse.is_postcopy(state):
+            resumes = state == _POSTCOPY_PAUSED
+            if not resumes and (state in _SENDING or parse.is_postcopy(state)):
                 # An earlier call began it, and its process died before it could answer.
                 logging.info("instance %s is being sent already", instance.name)
                 return
-            run_state = control.execute("query-status").get("status")
-            if parse.has_sent(run_state, present):
-                raise guest_errors.was_sent(instance.name)
-            control.execute(
-                "migrate-set-parameters",
-                {
-                    "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
-                    "downtime-limit": int(hvp["migration_downtime"]),
-                    "tls-creds": migration_channel.KEY_OBJECT
-                    if migration_channel.is_encrypted(hvp)
-                    else "",
-                },
-            )
-            set_migration_capabilities(control, hvp)
+            if not resumes:
+                run_state = control.execute("query-status").get("status")
+                if parse.has_sent(run_state, present):
+                    raise guest_errors.was_sent(instance.name)
+                _set_parameters(control, hvp)
+        # The control socket is free for others meanwhile.
+        with migration_connection.connected(layout, place) as connection:
+            if resumes:
+                with self._guests.control(layout) as control:
+                    migration_connection.take(control, "migrate", connection, resume=True)
+                    _await_resumption(control, instance.name)
+            else:
+                self._begin(layout, connection, live=live)
+
+    def _begin(self, layout: Layout, connection: socket.socket, *, live: bool) -> None:
+        """Let QEMU send the guest, and wait until it has begun.
+
+        :raises HypervisorError: it refuses, or nothing was sent; the guest runs on.
+        """
+        with self._guests.control(layout) as control:
             # An emulated guest that runs while its memory is copied loses writes now and then: the
             # emulator notes a page as changed a moment before it changes it, and the copy may come
             # in between. Seen as guests that spin or panic on the target, on busy machines.
@@ -193,12 +207,28 @@ class KvmMigration(base.Migration):
             if stopped:
                 control.execute("stop")
             try:
-                control.execute("migrate", {"uri": uri})
+                migration_connection.take(control, "migrate", connection)
             except QmpError:
                 # After any other error QEMU may have begun.
                 if stopped:
                     control.execute("cont")
                 raise
+        try:
+            incoming.wait_begun(lambda: self._query_migrate(layout))
+        except errors.RetryTimeout as err:
+            # QEMU may wait for an answer on it, and does not end before.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            self._stay(layout)
+            raise errors.HypervisorError(
+                f"instance {layout.name} was not sent, and runs on: nothing was sent within"
+                f" {incoming.BEGIN_TIMEOUT_S:g} s"
+            ) from err
+
+    def _query_migrate(self, layout: Layout) -> Mapping[str, Any]:
+        with self._guests.control(layout) as control:
+            answer: Mapping[str, Any] = control.execute("query-migrate")
+            return answer
 
     def status(self, instance: FilledInstance) -> MigrationStatus:
         """Ask QEMU for the progress; try again after a bad answer.
@@ -256,14 +286,22 @@ class KvmMigration(base.Migration):
                 self._guests.remove_files(layout)
             return
         layout = self._guests.running(instance.name)
+        self._stay(layout)
+        migration_connection.forget(layout)
+
+    def _stay(self, layout: Layout) -> None:
+        """Cancel a migration, and let the guest run on here.
+
+        :raises HypervisorError: the guest was, or may have been, sent as a whole; it stays paused.
+        """
         with self._guests.control(layout) as control:
             # A canceled post-copy migration would destroy the guest, which is on the target.
             if not parse.is_postcopy(control.execute("query-migrate").get("status")):
                 control.execute("migrate_cancel")
-                incoming.wait_canceled(control, instance.name)
+                incoming.wait_canceled(control, layout.name)
             run_state = control.execute("query-status").get("status")
             if parse.has_sent(run_state, control.execute("query-migrate")):
-                raise guest_errors.was_sent(instance.name)
+                raise guest_errors.was_sent(layout.name)
             if run_state == "paused":
                 control.execute("cont")
 
@@ -290,6 +328,7 @@ class KvmMigration(base.Migration):
             # At once: a network which cannot be set up must not keep the guest from running.
             control.execute("cont")
         migration_channel.forget_key(layout)
+        migration_connection.forget(layout)
         record = runtime.load(layout.runtime_file, instance.name)
         interfaces.finish_incoming(
             nics.host_nics(record.nics, instance.name),
@@ -345,28 +384,43 @@ def _await_resumption(control: Qmp, name: str) -> None:
         time.sleep(_RESUME_POLL_S)
 
 
-def _read_info(info: Any, instance: FilledInstance) -> tuple[str, str | None]:
-    """Return the parts of :meth:`KvmMigration.info`: the runtime file, and the key or None.
+def _set_parameters(control: Qmp, hvp: Mapping[str, Any]) -> None:
+    """Tell QEMU on the source how it sends the guest."""
+    encrypted = migration_channel.is_encrypted(hvp)
+    control.execute(
+        "migrate-set-parameters",
+        {
+            "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
+            "downtime-limit": int(hvp["migration_downtime"]),
+            "tls-creds": migration_channel.KEY_OBJECT if encrypted else "",
+            # QEMU wants one for a connection which it has not made. With a key it has no effect.
+            "tls-hostname": migration_channel.KEY_OBJECT if encrypted else "",
+        },
+    )
+    set_migration_capabilities(control, hvp)
 
-    :raises HypervisorError: the data has another form, or lacks the key.
+
+def _read_info(info: Any, instance: FilledInstance) -> tuple[str, str, str | None]:
+    """Return the parts of :meth:`KvmMigration.info`: runtime file, certificate, and key or None.
+
+    :raises HypervisorError: the data has another form, or lacks the certificate or the key.
     """
     encrypted = migration_channel.is_encrypted(instance.hvparams)
-    if isinstance(info, str) and not encrypted:
-        return info, None
-    if isinstance(info, str) and info:
+    if (isinstance(info, str) and info) or (
+        isinstance(info, dict) and _RUNTIME in info and _CERTIFICATE not in info
+    ):
         raise errors.HypervisorError(
-            f"the source of the migration of instance {instance.name} has sent no key for the"
-            " encryption: it sends the guest already, or has another release. For the latter,"
-            " install the same release on both nodes, or set the hypervisor parameter"
-            " migration_tls=False."
+            f"the source of the migration of instance {instance.name} has sent no certificate for"
+            " the connection: it sends the guest already, or has another release. For the latter,"
+            " install the same release on both nodes."
         )
     if (
         not isinstance(info, dict)
-        or not isinstance(info.get(_RUNTIME), str)
-        or not migration_channel.is_key(info.get(_KEY))
+        or not all(isinstance(info.get(name), str) for name in (_RUNTIME, _CERTIFICATE))
+        or (encrypted and not migration_channel.is_key(info.get(_KEY)))
     ):
         raise guest_errors.damaged_migration_data(instance.name)
-    return info[_RUNTIME], info[_KEY] if encrypted else None
+    return info[_RUNTIME], info[_CERTIFICATE], info[_KEY] if encrypted else None
 
 
 def _is_emulated(layout: Layout) -> bool:

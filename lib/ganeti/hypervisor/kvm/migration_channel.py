@@ -1,4 +1,4 @@
-"""The connection over which a guest is sent: its address, and its encryption.
+"""The encryption of the connection over which a guest is sent.
 
 The source makes a key for each migration and sends it to the target with the facts about the guest,
 through the master, whose connections to both nodes are authenticated with the certificates of the
@@ -14,10 +14,10 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import argv, privileges
+from ganeti.hypervisor.kvm import privileges
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.utils import fs
@@ -43,17 +43,6 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 """
 
 
-class Incoming(NamedTuple):
-    """The end of the target.
-
-    :ivar key: of this migration, in hexadecimal digits; None when it is not encrypted.
-    """
-
-    address: str
-    port: int
-    key: str | None
-
-
 def is_encrypted(hvparams: Mapping[str, Any]) -> bool:
     """Return True if the parameters of an instance demand encryption (``migration_tls``)."""
     return bool(hvparams.get("migration_tls", True))
@@ -73,19 +62,18 @@ def is_key(value: object) -> bool:
     )
 
 
-def listen(
-    control: Qmp, incoming: Incoming, layout: Layout, started_with: Mapping[str, Any]
+def expect_key(
+    control: Qmp, key: str | None, layout: Layout, started_with: Mapping[str, Any]
 ) -> None:
-    """Let the QEMU of the target wait for the guest.
+    """Let the QEMU of the target expect a guest which is encrypted with a key.
 
+    :param key: None when it is not encrypted.
     :param started_with: the parameters with which QEMU was started.
-    :raises HypervisorError: it cannot wait at this address, or cannot encrypt.
+    :raises HypervisorError: QEMU cannot encrypt.
     """
-    if incoming.key is not None:
-        use_key(control, incoming.key, layout, started_with, endpoint="server")
+    if key is not None:
+        use_key(control, key, layout, started_with, endpoint="server")
         control.execute("migrate-set-parameters", {"tls-creds": KEY_OBJECT})
-    uri = argv.migration_uri(incoming.address, incoming.port)
-    control.execute("migrate-incoming", {"uri": uri})
 
 
 def use_key(

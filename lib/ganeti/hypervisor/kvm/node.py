@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import hv
 from ganeti.hypervisor import host
 from ganeti.hypervisor.kvm import facts
 
@@ -14,6 +15,8 @@ from ganeti.hypervisor.kvm import facts
 def info(hvparams: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the capacity of this node, and ``hv_version`` if ``kvm_path`` is given and works."""
     found = host.read_linux_node_info()
+    found[hv.FACT_MIGRATION_PROTOCOL] = hv.KVM_MIGRATION_PROTOCOL
+    found[hv.FACT_MIGRATION_ANY_PORT] = True
     if hvparams and hvparams.get("kvm_path"):
         try:
             found["hv_version"] = list(facts.of(hvparams["kvm_path"]).version)

@@ -23,6 +23,7 @@ from ganeti.hypervisor.kvm import (
     facts,
     firmware,
     migration_channel,
+    migration_connection,
     nics,
     parameters,
     parse,
@@ -34,7 +35,7 @@ from ganeti.hypervisor.kvm import (
 )
 from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
-from ganeti.hypervisor.kvm.migration_channel import Incoming
+from ganeti.hypervisor.kvm.migration_connection import Incoming
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.net import interfaces, tap
 from ganeti.objects.instance import FilledInstance
@@ -45,6 +46,8 @@ from ganeti.utils import fs, process, retry
 _TIMEOUT_S = 300.0
 #: Seconds for each answer of a QEMU which has just started. After a power cut many start at once.
 FIRST_ANSWERS_S = 30.0
+# Capabilities of a migration with several connections. QEMU gets one, which is authenticated.
+_MANY_CONNECTIONS = frozenset(("multifd", "postcopy-preempt"))
 # How long a guest which was continued is watched, and how often, in seconds.
 _NEW_HALT_S = 2.0
 _NEW_HALT_PAUSE_S = 0.1
@@ -182,24 +185,32 @@ class Starter:
 
     def run(
         self, launch: Launch, *, paused: bool = False, incoming: Incoming | None = None
-    ) -> None:
+    ) -> int | None:
         """Run QEMU. The caller holds the lock.
 
         :param incoming: how the guest's memory arrives, on the target of a migration.
+        :returns: the port at which this node waits for it then.
         :raises HypervisorError: nothing is left behind.
         """
         record, layout = launch.record, launch.layout
         self._guests.remove_files(layout)
+        port = None
         try:
             if paused:
                 fs.write_file(layout.paused_file, "", sync=False)
+            if incoming is not None:
+                # It starts while QEMU does.
+                migration_connection.keep_certificate(layout, incoming.certificate)
+                port = migration_connection.start_receiver(
+                    layout, incoming.place, "migrate-incoming"
+                )
             _run_program(launch, incoming is not None)
             runtime.save(layout.runtime_file, record)
             with self._guests.control(layout, timeout_s=FIRST_ANSWERS_S) as control:
                 self._prepare(control, record, layout)
                 if incoming is not None:
                     set_migration_capabilities(control, record.hvparams)
-                    migration_channel.listen(control, incoming, layout, record.hvparams)
+                    migration_channel.expect_key(control, incoming.key, layout, record.hvparams)
                 elif not paused:
                     control.execute("cont")
         except BaseException as err:
@@ -215,6 +226,7 @@ class Starter:
             if isinstance(err, OSError):
                 raise errors.HypervisorError(f"cannot start instance {layout.name}: {err}") from err
             raise
+        return port
 
     def _prepare(self, control: Qmp, record: runtime.Runtime, layout: Layout) -> None:
         """Set passwords and processors before the guest runs its first instruction."""
@@ -346,8 +358,15 @@ def adapted_argv(record: runtime.Runtime, qemu: facts.QemuFacts, layout: Layout)
 
 
 def set_migration_capabilities(control: Qmp, hvparams: Mapping[str, Any]) -> None:
-    """Switch on the capabilities which both ends of a migration must have (``migration_caps``)."""
-    wanted = [name for name in (hvparams.get("migration_caps") or "").split(":") if name]
+    """Switch on the capabilities which both ends of a migration must have (``migration_caps``).
+
+    Those for which QEMU would make more connections are left out.
+    """
+    wanted = [
+        name
+        for name in (hvparams.get("migration_caps") or "").split(":")
+        if name and name not in _MANY_CONNECTIONS
+    ]
     if wanted:
         control.execute(
             "migrate-set-capabilities",

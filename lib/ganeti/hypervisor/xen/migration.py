@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +34,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor import base, guest_errors
-from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.base import AttachedDisk, Place
 from ganeti.hypervisor.net import interfaces
 from ganeti.hypervisor.xen import adoption, guests, nics, record, start, transfer, xl
 from ganeti.hypervisor.xen.record import COMPLETE, INCOMING, Record
@@ -91,12 +92,11 @@ class XenMigration(base.Migration):
         return {_RECORD: known.dumps(), _OWN: peer, _PEER: x509.certificate_part(own)}
 
     def accept(
-        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
-    ) -> None:
+        self, instance: FilledInstance, info: Any, place: Place, disks: Sequence[AttachedDisk]
+    ) -> int:
         """Listen for the guest.
 
         :param info: :meth:`info` of the source.
-        :param target: address of this node at which the memory arrives.
         :raises HypervisorError: nothing is left behind.
         """
         name = instance.name
@@ -109,14 +109,18 @@ class XenMigration(base.Migration):
                 path = start.prepare(incoming)
                 transfer.write(name, Transfer(direction=IN, status=transfer.WAITING), sync=False)
                 _write_keys(name, own, peer)
-                port = int(instance.hvparams["migration_port"])
-                _start_helper(name, "receive", target, str(port), path)
+                with _listen(name, place) as listener:
+                    words = ("receive", name, path, "--listener", str(listener.fileno()))
+                    _start_helper(name, words, (listener.fileno(),))
+                    return int(listener.getsockname()[1])
             except BaseException:
                 guests.end(name)
                 raise
 
-    def send(self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool) -> None:
-        """Begin to send the guest to the address ``target``.
+    def send(
+        self, cluster_name: str, instance: FilledInstance, place: Place, *, live: bool
+    ) -> None:
+        """Begin to send the guest.
 
         :param live: the guest runs while its memory is copied.
         :raises HypervisorError: it was sent before, or cannot be sent.
@@ -133,19 +137,10 @@ class XenMigration(base.Migration):
                 # An earlier call began it, and its process died before it could answer.
                 logging.info("instance %s is being sent already", name)
                 return
-            port = int(instance.hvparams["migration_port"])
-            _start_helper(
-                name,
-                "send",
-                target,
-                str(port),
-                record.config_file(name),
-                "--domain",
-                str(domain.id),
-                "--memory",
-                str(domain.memory_mib),
-                *(["--live"] if live else []),
-            )
+            words = ["send", name, record.config_file(name)]
+            words += ["--address", place.address, "--port", str(place.port)]
+            words += ["--domain", str(domain.id), "--memory", str(domain.memory_mib)]
+            _start_helper(name, [*words, *(["--live"] if live else [])])
 
     def status(self, instance: FilledInstance) -> MigrationStatus:
         """Return how far the program has come.
@@ -301,18 +296,36 @@ def _write_keys(instance_name: str, own: str, peer: str) -> None:
         ) from err
 
 
-def _start_helper(instance_name: str, mode: str, *words: str) -> None:
-    """Start the program which sends or receives; it answers when it is connected or listens.
+def _listen(instance_name: str, place: Place) -> socket.socket:
+    """Listen for the source; the program inherits the socket.
 
+    :raises HypervisorError: no port is free.
+    """
+    try:
+        return place.listen()
+    except OSError as err:
+        raise errors.HypervisorError(
+            f"the migration of instance {instance_name} did not begin: cannot listen at {place}:"
+            f" {err}"
+        ) from err
+
+
+def _start_helper(instance_name: str, words: Sequence[str], keep_fds: Sequence[int] = ()) -> None:
+    """Start the program which sends or receives; it answers when it works.
+
+    :param keep_fds: open files which it inherits.
     :raises HypervisorError: it does not.
     """
     top = paths.package_dir()
     env = {"PYTHONPATH": os.pathsep.join([os.path.dirname(top), *filter(None, sys.path)])}
-    command = [sys.executable, "-m", _HELPER, mode, instance_name, *words]
+    command = [sys.executable, "-m", _HELPER, *words]
     try:
         fs.make_dirs(paths.current().log_xen_dir, 0o750)
         process.run(
-            systemd.in_scope("migration", instance_name, command), timeout_s=_LISTEN_S, env=env
+            systemd.in_scope("migration", instance_name, command),
+            timeout_s=_LISTEN_S,
+            env=env,
+            keep_fds=keep_fds,
         )
     except errors.CommandError as err:
         raise errors.HypervisorError(

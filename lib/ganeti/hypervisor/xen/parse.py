@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import hv
 from ganeti.wire import json
 
 #: The domain in which this system runs.
@@ -244,6 +245,7 @@ def node_facts(info: Mapping[str, str], domains: list[Domain]) -> dict[str, Any]
         "cpu_nodes": _number(info, "nr_nodes"),
         "cpu_sockets": max(processors // max(per_socket, 1), 1),
         "cpu_dom0": own.vcpus,
+        hv.FACT_MIGRATION_ANY_PORT: True,
     }
     if "xen_major" in info and "xen_minor" in info:
         facts["hv_version"] = [_number(info, "xen_major"), _number(info, "xen_minor")]

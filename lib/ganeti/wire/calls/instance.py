@@ -216,19 +216,23 @@ MIGRATION_INFO = Call(
     "migration_info", (Arg("instance", INSTANCE),), ResultCodec(ht.Any), timeout_s=900, keep=True
 )
 #: Prepare the target for an incoming migration. ``info``: result of MIGRATION_INFO; ``target``: the
-#: address to listen on.
+#: address to listen on; ``any_port``: whether the source can be told the port.
+#: -> the port, with ``any_port``; None for a hypervisor which uses none
 ACCEPT_INSTANCE = Call(
     "accept_instance",
     (
         Arg("instance", INSTANCE),
         Arg("info"),
         Arg("target", PLAIN, ht.NonEmptyString),
+        Arg("any_port", PLAIN, ht.Bool, default=False),
     ),
+    ResultCodec(ht.Maybe(ht.PositiveInt)),
     timeout_s=900,
     keep=True,
     work="preparation of an incoming migration",
 )
 #: Let the source send the guest to the address ``target``. No effect while it is sent already.
+#: ``port``: result of ACCEPT_INSTANCE; None for the hypervisor parameter ``migration_port``.
 INSTANCE_MIGRATE = Call(
     "instance_migrate",
     (
@@ -236,6 +240,7 @@ INSTANCE_MIGRATE = Call(
         Arg("instance", INSTANCE),
         Arg("target", PLAIN, ht.NonEmptyString),
         Arg("live", PLAIN, ht.Bool),
+        Arg("port", PLAIN, ht.Maybe(ht.PositiveInt), default=None),
     ),
     timeout_s=3600,
     keep=True,

@@ -443,11 +443,6 @@ def test_short_socket_names() -> None:
         argv.shorten_sockets([f"unix:{directory}/{'w' * 110}.qmp"], directory)
 
 
-def test_migration_uri() -> None:
-    assert argv.migration_uri("192.0.2.1", 8102) == "tcp:192.0.2.1:8102"
-    assert argv.migration_uri("2001:db8::1", 8102) == "tcp:[2001:db8::1]:8102"
-
-
 # Devices that come while the guest runs
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fakes.kvm_variants import LAYOUT, VARIANTS, instance, record
 from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.base import AttachedDisk, Place
 from ganeti.hypervisor.kvm import argv, driver, hardware, migration, runtime
 from ganeti.hypervisor.kvm.accelerator import KVM, TCG
 from ganeti.hypervisor.kvm.facts import QemuFacts
@@ -281,9 +281,9 @@ def test_the_program_is_that_of_the_target(monkeypatch: pytest.MonkeyPatch) -> N
     sent = with_params(kvm_path=EVIL)(record("default", SOURCE))
     sent = replace(sent, argv=(EVIL, *sent.argv[1:]))
     guest = instance("default", "/dir")
-    info = {"runtime": sent.dumps(), "key": "0" * 64}
+    info = {"runtime": sent.dumps(), "key": "0" * 64, "certificate": "PEM"}
     with pytest.raises(errors.HypervisorError, match="asked"):
-        kvm.migration.accept(guest, info, "192.0.2.1", attached(guest))
+        kvm.migration.accept(guest, info, Place("192.0.2.1", 8102), attached(guest))
     assert asked == [guest.hvparams["kvm_path"]]
     assert arrived(sent, guest).argv[0] == TARGET.program
 

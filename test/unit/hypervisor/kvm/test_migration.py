@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from ganeti.hypervisor.kvm import (
     incoming,
     migration,
     migration_channel,
+    migration_connection,
     parse,
     qmp,
     runtime,
@@ -26,6 +28,20 @@ from ganeti.hypervisor.kvm.guests import Guests
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.status import Status
 from ganeti.objects.disk import Disk
+from ganeti.utils.net import wait_readable
+
+PLACE = base.Place("192.0.2.1", 8200)
+GETFD = ("getfd", {"fdname": "migration"})
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch):
+    """The target answers at once."""
+    one, other = socket.socketpair()
+    with one, other:
+        connected = lambda layout, place: contextlib.nullcontext(one)  # noqa: E731
+        monkeypatch.setattr(migration_connection, "connected", connected)
+        yield other
 
 
 class FakeQmp:
@@ -139,7 +155,7 @@ class SendingQmp(FakeQmp):
     status = ""
     sent: list[str] = []
 
-    def execute(self, command, arguments=None):
+    def execute(self, command, arguments=None, *, fds=()):
         if command == "query-migrate":
             return {"status": self.status} if self.status else {}
         if command == "query-status":
@@ -169,7 +185,7 @@ def test_a_guest_is_not_sent_twice(monkeypatch, status, begins):
     monkeypatch.setattr(migration, "set_migration_capabilities", lambda control, hvp: None)
     monkeypatch.setattr(migration, "_is_emulated", lambda layout: False)
     monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
-    kvm.migration.send("cluster", instance("default", "/dir"), "192.0.2.1", live=True)
+    kvm.migration.send("cluster", instance("default", "/dir"), PLACE, live=True)
     assert ("migrate" in SendingQmp.sent) == begins
 
 
@@ -178,7 +194,7 @@ class RecordingQmp(FakeQmp):
 
     sent: list[tuple[str, dict]] = []
 
-    def execute(self, command, arguments=None):
+    def execute(self, command, arguments=None, *, fds=()):
         if not command.startswith("query-"):
             self.sent.append((command, arguments or {}))
         return {}
@@ -203,15 +219,21 @@ def test_what_qemu_gets_for_a_migration(monkeypatch, accelerator, live, stops):
         migration_port=8200,
         migration_caps="xbzrle",
     )
-    kvm.migration.send("cluster", guest, "2001:db8::7", live=live)
+    kvm.migration.send("cluster", guest, PLACE, live=live)
     assert RecordingQmp.sent == [
         (
             "migrate-set-parameters",
-            {"max-bandwidth": 100 << 20, "downtime-limit": 250, "tls-creds": "migration-key"},
+            {
+                "max-bandwidth": 100 << 20,
+                "downtime-limit": 250,
+                "tls-creds": "migration-key",
+                "tls-hostname": "migration-key",
+            },
         ),
         ("migrate-set-capabilities", {"capabilities": [{"capability": "xbzrle", "state": True}]}),
         *([("stop", {})] if stops else []),
-        ("migrate", {"uri": "tcp:[2001:db8::7]:8200"}),
+        ("getfd", {"fdname": "migration"}),
+        ("migrate", {"uri": "fd:migration"}),
     ]
 
 
@@ -222,7 +244,7 @@ def test_a_migration_which_is_not_encrypted_uses_no_key_of_an_earlier_one(monkey
     monkeypatch.setattr(migration, "_is_emulated", lambda layout: False)
     monkeypatch.setattr(kvm.guests, "require_running", lambda layout: None)
     guest = instance("default", "/dir", migration_tls=False)
-    kvm.migration.send("cluster", guest, "192.0.2.7", live=True)
+    kvm.migration.send("cluster", guest, PLACE, live=True)
     assert RecordingQmp.sent[0][1]["tls-creds"] == ""
 
 
@@ -232,7 +254,7 @@ class KeyQmp(RecordingQmp):
     status = ""
     seen: list[str] = []
 
-    def execute(self, command, arguments=None):
+    def execute(self, command, arguments=None, *, fds=()):
         if command == "query-migrate":
             return {"status": self.status}
         if command == "qom-list":
@@ -241,7 +263,7 @@ class KeyQmp(RecordingQmp):
             with open(f"{arguments['dir']}/keys.psk") as stream:
                 assert os.fstat(stream.fileno()).st_mode & 0o777 == 0o400
                 self.seen.append(stream.read())
-        return super().execute(command, arguments)
+        return super().execute(command, arguments, fds=fds)
 
 
 @pytest.fixture
@@ -252,6 +274,7 @@ def keyed(monkeypatch, tmp_path):
         monkeypatch.setattr(KeyQmp, name, value)
     layout = Layout(str(tmp_path / "run"), str(tmp_path / "log"), "web1")
     monkeypatch.setattr(migration.layouts, "of", lambda name: layout)
+    os.makedirs(layout.control_dir)
     monkeypatch.setattr(made.guests, "require_running", lambda layout: None)
     record = runtime.Runtime(("qemu",), (), {"security_model": "none"}, ())
     monkeypatch.setattr(migration.runtime, "load", lambda *args: record)
@@ -262,11 +285,17 @@ def test_each_migration_has_a_key_which_leaves_no_file_on_the_source(keyed):
     kvm, layout = keyed
     first, second = (kvm.migration.info(GUEST) for _ in range(2))
     assert first["key"] != second["key"] and len(first["key"]) == 64
+    assert first["certificate"] != second["certificate"]
     assert [f"qemu:{one['key']}\n" for one in (first, second)] == KeyQmp.seen
     assert [command for command, _ in KeyQmp.sent] == ["object-del", "object-add"] * 2
     assert KeyQmp.sent[1][1]["endpoint"] == "client"
     assert os.listdir(layout.chroot_dir) == []
-    assert migration._read_info(first, GUEST) == (first["runtime"], first["key"])
+    assert migration._read_info(first, GUEST) == tuple(
+        first[name] for name in ("runtime", "certificate", "key")
+    )
+    with open(layout.migration_certificate_file) as stream:
+        assert stream.read() == second["certificate"]
+        assert os.fstat(stream.fileno()).st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("status", ["active", "setup", "postcopy-active", "postcopy-paused"])
@@ -279,8 +308,7 @@ def test_a_migration_which_has_begun_keeps_its_key(keyed, monkeypatch, status):
 def test_the_target_keeps_the_key_until_the_guest_has_arrived(keyed):
     _, layout = keyed
     key = migration_channel.new_key()
-    incoming_end = migration_channel.Incoming("192.0.2.7", 8102, key)
-    migration_channel.listen(KeyQmp(), incoming_end, layout, {"security_model": "none"})
+    migration_channel.expect_key(KeyQmp(), key, layout, {"security_model": "none"})
     assert KeyQmp.sent[1:] == [
         (
             "object-add",
@@ -292,7 +320,6 @@ def test_the_target_keeps_the_key_until_the_guest_has_arrived(keyed):
             },
         ),
         ("migrate-set-parameters", {"tls-creds": "migration-key"}),
-        ("migrate-incoming", {"uri": "tcp:192.0.2.7:8102"}),
     ]
     assert os.listdir(layout.chroot_dir) == ["key"]
     # QEMU would look for primes, for up to half a minute.
@@ -304,10 +331,10 @@ def test_the_target_keeps_the_key_until_the_guest_has_arrived(keyed):
 
 def test_a_qemu_which_cannot_encrypt_does_not_send_unencrypted(keyed, monkeypatch):
     class Refusing(KeyQmp):
-        def execute(self, command, arguments=None):
+        def execute(self, command, arguments=None, *, fds=()):
             if command == "object-add":
                 raise qmp.QmpError("no GnuTLS")
-            return super().execute(command, arguments)
+            return super().execute(command, arguments, fds=fds)
 
     kvm, layout = keyed
     monkeypatch.setattr(kvm.guests, "connect", Refusing)
@@ -315,34 +342,46 @@ def test_a_qemu_which_cannot_encrypt_does_not_send_unencrypted(keyed, monkeypatc
         kvm.migration.info(GUEST)
     assert os.listdir(layout.chroot_dir) == []
     plain = instance("default", "/dir", migration_tls=False)
-    assert isinstance(kvm.migration.info(plain), str)
+    assert set(kvm.migration.info(plain)) == {"runtime", "certificate"}
 
 
 @pytest.mark.parametrize(
-    "info",
+    "change",
     [
-        {},
-        {"runtime": "[]"},
-        {"runtime": 5, "key": "0" * 64},
-        {"runtime": "[]", "key": "0" * 63},
-        {"runtime": "[]", "key": "0" * 63 + "\n"},
-        {"runtime": "[]", "key": "G" * 64},
-        {"runtime": "[]", "key": None},
-        [],
-        None,
+        {"runtime": 5},
+        {"key": "0" * 63},
+        {"key": "0" * 63 + "\n"},
+        {"key": "G" * 64},
+        {"key": None},
+        {"certificate": None},
+        {"certificate": 5},
     ],
 )
-def test_damaged_migration_data(info):
+def test_damaged_migration_data(change):
+    whole = {"runtime": "[]", "key": "0" * 64, "certificate": "PEM"}
+    assert migration._read_info(whole, GUEST) == ("[]", "PEM", "0" * 64)
+    with pytest.raises(errors.HypervisorError, match="web1 is damaged"):
+        migration._read_info({**whole, **change}, GUEST)
+
+
+@pytest.mark.parametrize("info", [{}, {"certificate": "PEM"}, [], None, ""])
+def test_other_things_than_migration_data(info):
     with pytest.raises(errors.HypervisorError, match="web1 is damaged"):
         migration._read_info(info, GUEST)
 
 
-def test_a_source_without_a_key_is_refused_unless_the_parameter_allows_it():
-    with pytest.raises(errors.HypervisorError, match=r"no key .*migration_tls=False"):
-        migration._read_info("[]", GUEST)
+@pytest.mark.parametrize("info", ["[]", {"runtime": "[]", "key": "0" * 64}])
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_source_of_the_release_before_is_refused(info, encrypted):
+    guest = instance("default", "/dir", migration_tls=encrypted)
+    with pytest.raises(errors.HypervisorError, match=r"no certificate .* same release on both"):
+        migration._read_info(info, guest)
+
+
+def test_a_guest_which_is_not_encrypted_needs_the_certificate_only():
     plain = instance("default", "/dir", migration_tls=False)
-    assert migration._read_info("[]", plain) == ("[]", None)
-    assert migration._read_info({"runtime": "[]", "key": "0" * 64}, plain) == ("[]", None)
+    info = {"runtime": "[]", "certificate": "PEM", "key": "0" * 64}
+    assert migration._read_info(info, plain) == ("[]", "PEM", None)
 
 
 class StateQmp(FakeQmp):
@@ -353,7 +392,7 @@ class StateQmp(FakeQmp):
     fails: tuple[str, errors.GenericError] | None = None
     done: list[tuple[str, dict]] = []
 
-    def execute(self, command, arguments=None):
+    def execute(self, command, arguments=None, *, fds=()):
         if command == "query-status":
             return {"status": self.run_state}
         if command == "query-migrate":
@@ -406,7 +445,7 @@ def test_a_guest_that_was_sent_never_runs_on_at_the_source(kvm, monkeypatch, run
     StateQmp.done.clear()
     if not answer["status"].startswith("post"):
         with pytest.raises(errors.HypervisorError, match="cannot run on here"):
-            kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
+            kvm.migration.send("cluster", GUEST, PLACE, live=True)
         assert StateQmp.done == []
     with pytest.raises(errors.HypervisorError, match="cannot run on here"):
         kvm.migration.finalize_target(GUEST, None, success=True)
@@ -424,15 +463,15 @@ def test_a_guest_that_was_not_sent_runs_on_at_the_source(kvm, monkeypatch, statu
 def test_a_guest_that_qemu_refuses_to_send_runs_on_at_once(kvm, monkeypatch):
     monkeypatch.setattr(StateQmp, "fails", ("migrate", qmp.QmpError("refused")))
     with pytest.raises(qmp.QmpError):
-        kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
-    assert [command for command, _ in StateQmp.done[-3:]] == ["stop", "migrate", "cont"]
+        kvm.migration.send("cluster", GUEST, PLACE, live=True)
+    assert [command for command, _ in StateQmp.done[-4:]] == ["stop", "getfd", "migrate", "cont"]
 
 
 @pytest.mark.parametrize("error", [qmp.NoAnswer("late"), qmp.ConnectionLost("gone")])
 def test_a_guest_that_may_be_on_its_way_stays_paused(kvm, monkeypatch, error):
     monkeypatch.setattr(StateQmp, "fails", ("migrate", error))
     with pytest.raises(errors.HypervisorError):
-        kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
+        kvm.migration.send("cluster", GUEST, PLACE, live=True)
     assert StateQmp.done[-1][0] == "migrate"
 
 
@@ -485,41 +524,101 @@ def test_a_postcopy_migration_whose_connection_broke_is_resumed(kvm, monkeypatch
     states = ["postcopy-paused", "postcopy-paused", "postcopy-recover"]
 
     class Resuming(StateQmp):
-        def execute(self, command, arguments=None):
-            resumed = ("migrate", {"uri": "tcp:192.0.2.1:8200", "resume": True}) in self.done
+        def execute(self, command, arguments=None, *, fds=()):
+            resumed = ("migrate", {"uri": "fd:migration", "resume": True}) in self.done
             if command == "query-migrate" and resumed:
                 return {"status": states.pop(0)}
-            return super().execute(command, arguments)
+            return super().execute(command, arguments, fds=fds)
 
+    def start_receiver(layout, place, command):
+        assert (place, command) == (PLACE, "migrate-recover")
+        StateQmp.done.append("waits to recover")
+        return 8207
+
+    monkeypatch.setattr(migration_connection, "start_receiver", start_receiver)
     monkeypatch.setattr(kvm.guests, "connect", Resuming)
     monkeypatch.setattr(StateQmp, "run_state", "paused")
     monkeypatch.setattr(StateQmp, "migration", {"status": "postcopy-paused"})
     record = runtime.Runtime(("qemu",), (), {}, ()).dumps()
-    kvm.migration.accept(GUEST, record, "192.0.2.1", [])
-    kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
+    assert kvm.migration.accept(GUEST, record, PLACE, []) == 8207
+    kvm.migration.send("cluster", GUEST, PLACE, live=True)
     assert states == []
     assert StateQmp.done == [
-        ("migrate-recover", {"uri": "tcp:192.0.2.1:8200"}),
-        ("migrate", {"uri": "tcp:192.0.2.1:8200", "resume": True}),
+        "waits to recover",
+        ("getfd", {"fdname": "migration"}),
+        ("migrate", {"uri": "fd:migration", "resume": True}),
     ]
+
+
+class SilentQmp(StateQmp):
+    """A QEMU which waits for the answer of its peer; it goes on when the connection has ended."""
+
+    states = ["setup", "setup"]
+    peer: socket.socket
+
+    def execute(self, command, arguments=None, *, fds=()):
+        if command == "query-migrate" and self.states:
+            state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+            ended = state == "cancelling" and wait_readable([self.peer], 0)
+            return {"status": "cancelled" if ended else state, "ram": {"transferred": 0}}
+        if command == "query-status":
+            return {"status": "paused"}
+        if command == "migrate_cancel":
+            self.states[:] = ["cancelling"]
+        return super().execute(command, arguments, fds=fds)
+
+
+@pytest.mark.parametrize("state", ["setup", "active"])
+@pytest.mark.parametrize("live", [True, False])
+def test_when_nothing_is_sent_the_guest_runs_on(kvm, monkeypatch, connection, state, live):
+    monkeypatch.setattr(kvm.guests, "connect", SilentQmp)
+    monkeypatch.setattr(SilentQmp, "states", [state])
+    monkeypatch.setattr(SilentQmp, "peer", connection, raising=False)
+    monkeypatch.setattr(incoming, "BEGIN_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(migration, "_SENDING", frozenset())
+    with pytest.raises(errors.HypervisorError, match=r"runs on: nothing was sent within 0\.02 s"):
+        kvm.migration.send("cluster", GUEST, PLACE, live=live)
+    assert [command for command, _ in StateQmp.done[-3:]] == ["migrate", "migrate_cancel", "cont"]
+
+
+def test_a_target_which_does_not_answer_costs_the_guest_nothing(kvm, monkeypatch):
+    @contextlib.contextmanager
+    def refused(layout, place):
+        raise errors.HypervisorError(f"nobody at {place}")
+        yield
+
+    monkeypatch.setattr(migration_connection, "connected", refused)
+    with pytest.raises(errors.HypervisorError, match=r"nobody at 192\.0\.2\.1 port 8200"):
+        kvm.migration.send("cluster", GUEST, PLACE, live=False)
+    assert {command for command, _ in StateQmp.done} <= {
+        "migrate-set-parameters",
+        "migrate-set-capabilities",
+    }
+
+
+def test_capabilities_with_several_connections_are_left_out(kvm):
+    guest = instance("default", "/dir", migration_caps="multifd:xbzrle:postcopy-preempt")
+    kvm.migration.send("cluster", guest, PLACE, live=True)
+    (wanted,) = [values for command, values in StateQmp.done if command.endswith("capabilities")]
+    assert wanted == {"capabilities": [{"capability": "xbzrle", "state": True}]}
 
 
 def test_a_resumption_which_fails_is_left_to_the_next_look(kvm, monkeypatch):
     monkeypatch.setattr(StateQmp, "migration", {"status": "postcopy-paused"})
     monkeypatch.setattr(migration, "_RESUME_S", 0.0)
-    kvm.migration.send("cluster", GUEST, "192.0.2.1", live=True)
-    assert StateQmp.done == [("migrate", {"uri": "tcp:192.0.2.1:8200", "resume": True})]
+    kvm.migration.send("cluster", GUEST, PLACE, live=True)
+    assert StateQmp.done == [GETFD, ("migrate", {"uri": "fd:migration", "resume": True})]
 
 
 def test_with_postcopy_the_guest_runs_when_it_has_all_of_its_memory(kvm, monkeypatch):
     states = ["postcopy-active", "postcopy-active", "completed"]
 
     class Arriving(StateQmp):
-        def execute(self, command, arguments=None):
+        def execute(self, command, arguments=None, *, fds=()):
             if command == "query-migrate":
                 return {"status": states.pop(0) if len(states) > 1 else states[0]}
             assert command != "cont" or states == ["completed"]
-            return super().execute(command, arguments)
+            return super().execute(command, arguments, fds=fds)
 
     monkeypatch.setattr(kvm.guests, "connect", Arriving)
     monkeypatch.setattr(StateQmp, "run_state", "paused")

@@ -99,7 +99,7 @@ ELSEWHERE = {
         "unit/hypervisor/kvm/test_migration.py",
     ),
     "migration_mode": ("cmdlib/instance/migrate.py", "unit/cmdlib/ops/migration/test_migration.py"),
-    "migration_port": ("hypervisor/kvm/migration.py", "scenario/test_qemu_migration.py"),
+    "migration_port": ("backend/instance/lifecycle.py", "scenario/test_qemu_migration.py"),
     "migration_tls": ("hypervisor/kvm/migration_channel.py", "scenario/test_qemu_migration.py"),
     "security_domain": ("hypervisor/kvm/privileges.py", "scenario/test_qemu_users.py"),
     "security_model": ("hypervisor/kvm/privileges.py", "scenario/test_qemu_users.py"),

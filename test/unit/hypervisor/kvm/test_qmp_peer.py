@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +19,7 @@ import pytest
 from fakes.kvm_variants import instance
 from fakes.qemu_peer import CLOSES, DIES, HALF, LATE, SILENT, TROUBLES, Node, Qemu
 from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.base import AttachedDisk, Place
 from ganeti.hypervisor.kvm import (
     accelerator,
     driver,
@@ -24,6 +27,7 @@ from ganeti.hypervisor.kvm import (
     hotplug,
     incoming,
     migration,
+    migration_connection,
     nics,
     parse,
     qmp,
@@ -36,6 +40,7 @@ from ganeti.platform import paths
 from ganeti.utils import fs
 
 NAME = "web1"
+PLACE = Place("192.0.2.1", 8200)
 #: The time limit of each question. A busy machine must not exceed it where an answer comes.
 LIMIT_S = 0.9
 FACTS = facts.QemuFacts(
@@ -110,6 +115,16 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setattr(incoming, "INCOMING_TIMEOUT_S", LIMIT_S)
     monkeypatch.setattr(incoming, "CANCEL_TIMEOUT_S", LIMIT_S)
     monkeypatch.setattr(migration, "_STATUS_PAUSE_S", 0.01)
+    # The connection between the nodes has tests of its own.
+    monkeypatch.setattr(
+        migration_connection, "start_receiver", lambda layout, place, command: place.port
+    )
+    connection = socket.socket()
+    monkeypatch.setattr(
+        migration_connection,
+        "connected",
+        lambda layout, place: contextlib.nullcontext(connection),
+    )
     try:
         with paths.override(paths.Paths(root=str(root))):
             made = Lab(tmp_path, monkeypatch)
@@ -117,8 +132,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             for qemu in made.node.qemus.values():
                 qemu.end()
     finally:
-        import shutil
-
+        connection.close()
         shutil.rmtree(root)
 
 
@@ -492,13 +506,12 @@ def info_of(lab: Lab) -> str | dict[str, str]:
 
 
 def test_a_target_waits(lab: Lab) -> None:
-    lab.kvm.migration.accept(lab.guest, info_of(lab), "192.0.2.1", lab.disks)
+    lab.kvm.migration.accept(lab.guest, info_of(lab), PLACE, lab.disks)
     assert lab.qemu.state == "inmigrate"
     assert lab.qemu.changed == [
         "migrate-set-capabilities",
         "object-add",
         "migrate-set-parameters",
-        "migrate-incoming",
     ]
     command = lab.node.commands[-1]
     assert command[command.index("-incoming") + 1] == "defer"
@@ -512,7 +525,7 @@ def test_no_migration_is_accepted_beside_a_guest(lab: Lab, state: str) -> None:
     qemu.state = state
     before, record = lab.left(), lab.record()
     with pytest.raises(errors.HypervisorError, match="is running already"):
-        lab.kvm.migration.accept(lab.guest, info, "192.0.2.1", lab.disks)
+        lab.kvm.migration.accept(lab.guest, info, PLACE, lab.disks)
     assert (qemu.alive, qemu.state, qemu.changed) == (True, state, [])
     assert (lab.left(), lab.record()) == (before, record)
 
@@ -520,20 +533,21 @@ def test_no_migration_is_accepted_beside_a_guest(lab: Lab, state: str) -> None:
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     "command",
-    ["qmp_capabilities", "migrate-set-capabilities", "object-add", "migrate-incoming"],
+    ["qmp_capabilities", "migrate-set-capabilities", "object-add", "migrate-set-parameters"],
 )
 def test_a_target_which_fails_leaves_nothing(lab: Lab, command: str, how: str) -> None:
     info = info_of(lab)
     lab.node.prepare = lambda qemu: spoil(qemu, command, how)
     with pytest.raises(errors.HypervisorError):
-        lab.kvm.migration.accept(lab.guest, info, "192.0.2.1", lab.disks)
+        lab.kvm.migration.accept(lab.guest, info, PLACE, lab.disks)
     assert not lab.kvm.is_running(NAME)
     assert lab.left() == []
 
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
-    "command", ["migrate-set-parameters", "migrate-set-capabilities", "stop", "migrate"]
+    "command",
+    ["migrate-set-parameters", "migrate-set-capabilities", "stop", "getfd", "migrate"],
 )
 @pytest.mark.parametrize("live", [True, False])
 def test_a_guest_is_not_left_stopped(lab: Lab, command: str, how: str, live: bool) -> None:
@@ -541,7 +555,7 @@ def test_a_guest_is_not_left_stopped(lab: Lab, command: str, how: str, live: boo
     qemu = lab.start()
     spoil(qemu, command, how)
     with pytest.raises(errors.HypervisorError):
-        lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=live)
+        lab.kvm.migration.send("cluster", lab.guest, PLACE, live=live)
     if how == DIES:
         return
     if how == "refused":
@@ -556,7 +570,7 @@ def test_a_guest_is_not_left_stopped(lab: Lab, command: str, how: str, live: boo
 
 def test_what_the_source_is_told(lab: Lab) -> None:
     qemu = lab.start()
-    lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=False)
+    lab.kvm.migration.send("cluster", lab.guest, PLACE, live=False)
     assert qemu.changed == [
         "migrate-set-parameters",
         "migrate-set-capabilities",
@@ -564,7 +578,7 @@ def test_what_the_source_is_told(lab: Lab) -> None:
         "migrate",
     ]
     # Another call, because the answer to the first one was lost.
-    lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=False)
+    lab.kvm.migration.send("cluster", lab.guest, PLACE, live=False)
     assert qemu.changed.count("migrate") == 1
 
 
@@ -572,7 +586,7 @@ def test_what_the_source_is_told(lab: Lab) -> None:
 @pytest.mark.parametrize("how", ["refused", SILENT, CLOSES, HALF])
 def test_a_cancellation_without_an_answer_is_an_error(lab: Lab, command: str, how: str) -> None:
     qemu = lab.start()
-    lab.kvm.migration.send("cluster", lab.guest, "192.0.2.1", live=False)
+    lab.kvm.migration.send("cluster", lab.guest, PLACE, live=False)
     spoil(qemu, command, how)
     with pytest.raises(errors.HypervisorError):
         lab.kvm.migration.finalize_source(lab.guest, success=False, live=False)
@@ -634,7 +648,7 @@ def test_a_guest_with_kvm_is_not_accepted_where_kvm_does_not_work(
         source.setattr(facts, "of", lambda path: replace(FACTS, accelerator=accelerator.KVM))
         info = info_of(lab)
     with pytest.raises(errors.HypervisorError, match="runs with KVM, which does not work on this"):
-        lab.kvm.migration.accept(lab.guest, info, "192.0.2.1", lab.disks)
+        lab.kvm.migration.accept(lab.guest, info, PLACE, lab.disks)
     assert lab.left() == []
     assert lab.node.commands == []
 

@@ -398,6 +398,7 @@ def test_the_capacity_of_the_node(node: XenNode) -> None:
         "cpu_sockets": 2,
         "cpu_dom0": 1,
         "hv_version": [4, 17],
+        "migration_any_port": True,
     }
 
 

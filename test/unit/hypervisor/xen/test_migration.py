@@ -51,14 +51,19 @@ class Pair:
             driver().migration.check(self.guest)
             return driver().migration.info(self.guest)
 
-    def accept(self, info: Any) -> None:
+    def place(self, *, any_port: bool = False) -> base.Place:
+        return base.Place(ADDRESS, int(self.guest.hvparams["migration_port"]), any_port)
+
+    def accept(self, info: Any, *, any_port: bool = False) -> int | None:
         with self.target.here():
-            driver().migration.accept(self.guest, info, ADDRESS, [self.target.disk()])
+            return driver().migration.accept(
+                self.guest, info, self.place(any_port=any_port), [self.target.disk()]
+            )
 
     def send(self, *, live: bool) -> str:
         """Send the guest and wait until the source says how it ended."""
         with self.source.here():
-            driver().migration.send("cluster", self.guest, ADDRESS, live=live)
+            driver().migration.send("cluster", self.guest, self.place(), live=live)
         return self.ended()
 
     def ended(self) -> str:
@@ -159,7 +164,7 @@ def test_a_source_which_has_sent_the_guest_never_runs_it(pair: Pair) -> None:
         pair.finish_source(success=False)
     with pair.source.here():
         with pytest.raises(errors.HypervisorError, match="sent"):
-            driver().migration.send("cluster", pair.guest, ADDRESS, live=False)
+            driver().migration.send("cluster", pair.guest, pair.place(), live=False)
         # The master starts the instance here: what was sent is removed first.
         assert not driver().complete_start(pair.guest)
     assert pair.running() == []
@@ -266,9 +271,9 @@ def test_a_transfer_is_canceled(pair: Pair, live: bool) -> None:
     pair.accept(pair.info())
     pair.target.misbehave("restore", "hang")
     with pair.source.here():
-        driver().migration.send("cluster", pair.guest, ADDRESS, live=live)
+        driver().migration.send("cluster", pair.guest, pair.place(), live=live)
         # The same call again, as after an answer which was lost.
-        driver().migration.send("cluster", pair.guest, ADDRESS, live=live)
+        driver().migration.send("cluster", pair.guest, pair.place(), live=live)
     pair.finish_target(success=False)
     pair.target.behave()
     assert pair.ended() == "failed"
@@ -288,7 +293,7 @@ def test_a_migration_needs_its_preparation(pair: Pair) -> None:
     with pair.source.here():
         assert driver().migration.status(pair.guest).status == "none"
         with pytest.raises(errors.HypervisorError, match="was not prepared"):
-            driver().migration.send("cluster", pair.guest, ADDRESS, live=True)
+            driver().migration.send("cluster", pair.guest, pair.place(), live=True)
     pair.finish_source(success=False)
     assert pair.running() == ["source"]
 
@@ -348,6 +353,11 @@ def test_a_busy_port_is_an_error_which_leaves_nothing(pair: Pair) -> None:
         other.listen()
         with pytest.raises(errors.HypervisorError, match="did not begin.*in use"):
             pair.accept(pair.info())
+        assert pair.target.files() == []
+        # A source of this release learns of another port.
+        found = pair.accept(pair.info(), any_port=True)
+        assert found is not None and found > port
+    pair.finish_target(success=False)
     assert pair.target.files() == []
 
 

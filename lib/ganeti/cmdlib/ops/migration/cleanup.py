@@ -315,19 +315,21 @@ def _complete_postcopy(
     ]
     if any(paused):
         ctx.log.feedback(f"* resuming the transfer from {source.name} to {target.name}")
-        for wanted, call, node, args in (
-            (paused[0], ACCEPT_INSTANCE, target, {"info": None}),
-            (
-                paused[1],
+        address = {"instance": instance, "target": target.secondary_ip}
+        port = None
+        if paused[0]:
+            port = ctx.rpc.call(
+                ACCEPT_INSTANCE, target.uuid, info=None, any_port=True, **address
+            ).payload()
+        if paused[1]:
+            ctx.rpc.call(
                 INSTANCE_MIGRATE,
-                source,
-                {"cluster_name": ctx.config.cluster_name, "live": True},
-            ),
-        ):
-            if wanted:
-                ctx.rpc.call(
-                    call, node.uuid, instance=instance, target=target.secondary_ip, **args
-                ).payload()
+                source.uuid,
+                cluster_name=ctx.config.cluster_name,
+                live=True,
+                port=port,
+                **address,
+            ).payload()
     try:
         live.follow(ctx.rpc, ctx.log, instance, source, sleep)
     except (live.CannotFollow, live.NotSent) as err:

@@ -103,8 +103,13 @@ def migrate(ctx: Context, plan: MigrationPlan, sleep: Callable[[float], None] = 
             transfer.undo,
         )
         ctx.log.feedback(f"* preparing {target.name} to accept it")
-        ctx.rpc.call(
-            ACCEPT_INSTANCE, target.uuid, instance=arriving, info=info, target=target.secondary_ip
+        transfer.port = ctx.rpc.call(
+            ACCEPT_INSTANCE,
+            target.uuid,
+            instance=arriving,
+            info=info,
+            target=target.secondary_ip,
+            any_port=plan.any_port,
         ).payload()
         ctx.log.feedback("* sending its memory")
         try:
@@ -156,7 +161,12 @@ def _activate_on_target(
 
 
 class _Transfer:
-    """The transfer of a guest."""
+    """The transfer of a guest.
+
+    :ivar port: at which the target waits; None for that of all migrations.
+    """
+
+    port: int | None = None
 
     def __init__(self, ctx: Context, plan: MigrationPlan, info: object) -> None:
         self._ctx = ctx
@@ -180,6 +190,7 @@ class _Transfer:
             instance=plan.instance,
             target=plan.target.secondary_ip,
             live=plan.live,
+            port=self.port,
         )
         # After a failure, too, the source may have begun: it is asked.
         try:
@@ -298,7 +309,7 @@ def follow(
         answer = rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
         problem: errors.GenericError | None = answer.failure
         status: MigrationStatus | None = None if problem is not None else answer.data
-        if status is not None and status.status == NONE:
+        if status is not None and _sent_nothing(status):
             if failure is not None and not isinstance(failure, errors.NodeUnreachable):
                 raise NotSent(
                     f"could not migrate instance {instance.name} from node {source.name}:"
@@ -319,9 +330,10 @@ def follow(
                 log.feedback(f"* all memory is sent{_durations(status)}")
                 return
             if status.status in FAILED:
+                reason = status.error or (why(failure) if failure is not None else "")
                 raise NotSent(
                     f"the migration of instance {instance.name} from node {source.name}"
-                    f" {status.status}{f': {status.error}' if status.error else ''}"
+                    f" {status.status}{f': {reason}' if reason else ''}"
                 )
             if status.status == POSTCOPY:
                 on_postcopy()
@@ -335,6 +347,14 @@ def follow(
         waited_s += pause_s
         passed_s += pause_s
         pause_s = min(max(FIRST_POLL_S, passed_s * POLL_PART), POLL_S)
+
+
+def _sent_nothing(status: MigrationStatus) -> bool:
+    """Return True if a source has not begun; a guest which has come to it is complete there.
+
+    Only the sender knows its memory size.
+    """
+    return status.status == NONE or (status.status == COMPLETED and not status.total_ram)
 
 
 def _durations(status: MigrationStatus) -> str:

@@ -11,6 +11,7 @@ configuration names the node on which it runs, or will run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +45,7 @@ class MigrationPlan:
     :ivar live: the guest goes on running while its memory is sent; False: it is paused.
     :ivar running: the instance runs on the source now.
     :ivar balloon_mib: shrink the guest to this memory (MiB) before it is sent; None: do not.
+    :ivar any_port: both nodes can agree on a port for this migration.
     """
 
     instance: Instance
@@ -53,6 +55,7 @@ class MigrationPlan:
     live: bool
     running: bool
     balloon_mib: int | None = None
+    any_port: bool = False
 
     def steps(self, config: Config) -> list[str]:
         """Return the steps of the migration or failover, for a dry run."""
@@ -150,9 +153,9 @@ def plan_migration(
     filled = config.filled(policy.in_group_of(config, instance, target))
     if target.group != source.group:
         disk_work.require_disks_allowed(config, instance, target)
-    running, facts = False, None
+    running, facts, any_port = False, None, False
     if not failover:
-        failover, running, facts = _may_migrate(ctx, instance, source, target, options)
+        failover, running, facts, any_port = _may_migrate(ctx, instance, source, target, options)
     if failover:
         # The failover stops it on its primary node only, before it starts on the other one.
         info = location.require_failover(ctx, instance, force=options.ignore_consistency)
@@ -168,7 +171,9 @@ def plan_migration(
                 ctx.config, ctx.rpc, instance, free_mib, options.allow_runtime_changes, target
             )
     reach.require(ctx, instance, target)
-    return MigrationPlan(instance, source, target, failover, options.live, running, balloon_mib)
+    return MigrationPlan(
+        instance, source, target, failover, options.live, running, balloon_mib, any_port
+    )
 
 
 class _Way(NamedTuple):
@@ -176,11 +181,13 @@ class _Way(NamedTuple):
 
     :ivar running: its guest runs now.
     :ivar facts: what the hypervisor of the target has reported; None if it was not asked.
+    :ivar any_port: both nodes can agree on a port.
     """
 
     failover: bool
     running: bool
     facts: dict[str, Any] | None = None
+    any_port: bool = False
 
 
 def _may_migrate(
@@ -224,8 +231,22 @@ def _may_migrate(
         problem = answer.failure.message
         return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=True)
     answer.payload()
-    facts = _compare_versions(ctx, instance, source, target, options.ignore_versions)
-    return _Way(failover=False, running=True, facts=facts)
+    facts = prereq.facts_of_nodes(
+        ctx.rpc,
+        [source.uuid, target.uuid],
+        instance.hypervisor,
+        ctx.config.filled(instance).hvparams,
+    )
+    before, after = facts[source.uuid], facts[target.uuid]
+    if before.get(hv.FACT_MIGRATION_PROTOCOL) != after.get(hv.FACT_MIGRATION_PROTOCOL):
+        problem = (
+            f"node {source.name} sends guests in another way than node {target.name} receives them,"
+            " because they have different releases. Install the same release on both nodes"
+        )
+        return _Way(_failover_instead(ctx.log, instance, problem, allow_failover), running=True)
+    _compare_versions(ctx, instance, (source, before), (target, after), options.ignore_versions)
+    any_port = all(one.get(hv.FACT_MIGRATION_ANY_PORT) is True for one in (before, after))
+    return _Way(failover=False, running=True, facts=after, any_port=any_port)
 
 
 def _failover_instead(log: JobLog, instance: Instance, problem: str, allow_failover: bool) -> bool:
@@ -240,21 +261,20 @@ def _failover_instead(log: JobLog, instance: Instance, problem: str, allow_failo
 
 
 def _compare_versions(
-    ctx: Context, instance: Instance, source: Node, target: Node, ignore: bool
-) -> dict[str, Any]:
+    ctx: Context,
+    instance: Instance,
+    before: tuple[Node, Mapping[str, Any]],
+    after: tuple[Node, Mapping[str, Any]],
+    ignore: bool,
+) -> None:
     """Check that the target's hypervisor is not older: old ones seldom accept newer guests.
 
-    :returns: what the hypervisor of the target has reported.
+    :param before: the source, and what its hypervisor has reported; `after` is the target.
     """
-    facts = prereq.facts_of_nodes(
-        ctx.rpc,
-        [source.uuid, target.uuid],
-        instance.hypervisor,
-        ctx.config.filled(instance).hvparams,
-    )
-    old, new = (facts[node.uuid].get("hv_version") for node in (source, target))
+    (source, old_facts), (target, new_facts) = before, after
+    old, new = old_facts.get("hv_version"), new_facts.get("hv_version")
     if not isinstance(old, list) or not isinstance(new, list) or old <= new:
-        return facts[target.uuid]
+        return
     text = (
         f"hypervisor {instance.hypervisor} is version {_dotted(old)} on node {source.name},"
         f" but only {_dotted(new)} on node {target.name}"
@@ -264,7 +284,6 @@ def _compare_versions(
             f"{text}. Use --ignore-hvversions to try nevertheless.", errors.ECODE_STATE
         )
     ctx.log.warn(text)
-    return facts[target.uuid]
 
 
 def _dotted(version: list[int]) -> str:

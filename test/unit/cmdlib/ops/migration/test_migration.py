@@ -253,6 +253,53 @@ def test_an_older_hypervisor_is_refused_unless_ignored():
     assert primary(master) == NODE2
 
 
+def facts(**by_node):
+    """What the nodes report about their hypervisor."""
+    return lambda node, _args: ["boot", [], [{"memory_free": 4096, **by_node[node.split(".")[0]]}]]
+
+
+@pytest.mark.parametrize(
+    "protocols",
+    [
+        {"node1": {}, "node2": {"migration_protocol": 2}},
+        {"node1": {"migration_protocol": 2}, "node2": {}},
+    ],
+)
+def test_a_node_of_the_release_before_is_refused_before_anything_is_done(protocols):
+    master = master_with()
+    master.rpc.answers["node_info"] = facts(**protocols)
+    text = master.refused(migrate(), errors.ECODE_STATE)
+    assert "node1.example.com sends guests in another way than node node2.example.com" in text
+    assert "Install the same release on both nodes" in text
+    assert acts(master) == []
+    assert "migration_info" not in master.rpc.names()
+    # The instance can be failed over meanwhile.
+    master.run(migrate(allow_failover=True))
+    assert primary(master) == NODE2
+    assert "instance_migrate" not in master.rpc.names()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "any_port"),
+    [(True, True, True), (True, None, False), (None, True, False), (None, None, False)],
+)
+def test_the_nodes_agree_on_a_port_where_both_can(source, target, any_port):
+    """A node of the release before has the port of all migrations."""
+    master = master_with()
+    both = {"node1": source, "node2": target}
+    known = {node: {"migration_any_port": one} if one else {} for node, one in both.items()}
+    master.rpc.answers["node_info"] = facts(**known)
+
+    def accept(node, args):
+        master.rpc.running["web", "node2"] = 1
+        return 8107 if args["any_port"] else None
+
+    master.rpc.answers["accept_instance"] = accept
+    master.run(migrate())
+    assert master.rpc.of("accept_instance")[0][1]["any_port"] is any_port
+    assert master.rpc.of("instance_migrate")[0][1]["port"] == (8107 if any_port else None)
+
+
 def test_a_stopped_instance_is_not_migrated_but_may_be_failed_over():
     master = master_with(running=None)
     assert "does not run" in master.refused(migrate(), errors.ECODE_STATE)
@@ -298,6 +345,26 @@ def test_a_transfer_that_fails_leaves_the_guest_on_the_source(status):
     assert primary(master) == NODE1
     success = [args["success"] for _node, args in master.rpc.of("instance_finalize_migration_src")]
     assert success == [False]
+
+
+def test_a_guest_which_came_by_migration_is_not_taken_for_one_which_was_sent():
+    """The source did not begin; what it reports is how the guest came to it."""
+    master = master_with()
+    master.rpc.errors["instance_migrate"] = "no trusted connection to 192.0.2.2"
+    master.rpc.answers["instance_get_migration_status"] = MigrationStatus(status="completed")
+    assert "no trusted connection to 192.0.2.2" in master.failed(migrate())
+    assert master.rpc.where("web") == ["node1"]
+    assert primary(master) == NODE1
+    success = [args["success"] for _node, args in master.rpc.of("instance_finalize_migration_src")]
+    assert success == [False]
+
+
+def test_why_a_migration_was_cancelled():
+    master = master_with()
+    master.rpc.errors["instance_migrate"] = "nothing was sent within 10 s"
+    master.rpc.answers["instance_get_migration_status"] = MigrationStatus(status="cancelled")
+    assert "cancelled: " in master.failed(migrate())
+    assert "nothing was sent within 10 s" in master.failed(migrate())
 
 
 def test_the_reason_of_both_nodes_for_a_failed_transfer_is_told():
