@@ -238,6 +238,7 @@ _FACTS: dict[str, Callable[[SimNode, Any], Any]] = {
     nv.VERSION: lambda _node, _: [rpc.PROTOCOL_VERSION, FULL_VERSION],
     nv.VGDUPLICATES: lambda _node, _: [],
     nv.VGLIST: lambda _node, _: {_VG: float(state.DISK_MIB)},
+    nv.WATCHER: lambda _node, _: [[], None],
 }
 
 

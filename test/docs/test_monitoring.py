@@ -136,6 +136,12 @@ ALERTS = {
         37,
         {"group": "default"},
     ),
+    "GanetiNodeWatcherStopped": Alert(
+        {f"ganeti_node_watcher_complete_timestamp_seconds{{{_NODE}}}": "0x90"},
+        64,
+        67,
+        {"instance": "node1:1815"},
+    ),
     "GanetiCommitsFail": Alert(
         {"ganeti_master_config_commits_failed_total": "0x10 1x10"}, 10, 12, {}
     ),

@@ -71,7 +71,7 @@ from ganeti.objects.device_names import DeviceNames
 from ganeti.objects.hypervisors import cpu_masks
 from ganeti.objects.hypervisors import lxc as lxc_parameters
 from ganeti.opcodes.instance import OpInstanceSetParams
-from ganeti.platform import hosts, master_epoch, ssh_keys, watchdog_files
+from ganeti.platform import hosts, master_epoch, ssh_keys, watchdog_files, watcher_files
 from ganeti.platform import users as platform_users
 from ganeti.query import filter as query_filter
 from ganeti.rapi import passwords, users
@@ -345,6 +345,7 @@ TEXTS: dict[str, Parser] = {
     "promise of a node": Parser(
         watchdog_files.parse_promise, ("12345678-1234-1234-1234-123456789012 10\n",)
     ),
+    "run of the watcher": Parser(watcher_files.parse_holder, ("4711 123456.7\n",), (ValueError,)),
     "report of a watchdog": Parser(
         watchdog_files.parse_report,
         ("state armed\ntoken 12345678-1234-1234-1234-123456789012\ntimeout_s 10\ntext x\n",),

@@ -143,6 +143,43 @@ def test_daemons_which_died_run_again(cluster: Cluster) -> None:
     cluster.run("gnt-cluster", "verify").ok()
 
 
+def test_a_watcher_which_hangs_is_reported(cluster: Cluster) -> None:
+    """A script of the administrator never ends; everybody who looks is told."""
+    hooks = cluster.path(OTHER, "etc/ganeti/hooks/watcher")
+    hooks.mkdir(parents=True, exist_ok=True)
+    script = hooks / "endless"
+    script.write_text("#!/bin/sh\nexec sleep 100000\n")
+    script.chmod(0o755)
+    lock = cluster.path(OTHER, "var/lock/ganeti-watcher.lock")
+    hanging = cluster.start_on(OTHER, "ganeti-watcher")
+    try:
+        wait_until(lambda: lock.exists() and lock.read_text() != "", "the watcher works")
+        pid = lock.read_text().split()[0]
+        found = cluster.on(OTHER, "ganeti-watcher", "--dry-run").ok()
+        assert f"another watcher (process {pid}) has been running for" in found.text
+        assert "probably hangs" not in cluster.run("gnt-cluster", "verify").text
+        # Some hours later.
+        lock.write_text(f"{pid} {time.monotonic() - 7500:.1f}\n")
+        found = cluster.on(OTHER, "ganeti-watcher")
+        assert found.exit_code == 1
+        assert f"(process {pid}) has been running for 2 h 5 min, and probably hangs" in log(
+            cluster, OTHER
+        )
+        verified = cluster.run("gnt-cluster", "verify", "--error-codes")
+        assert f"ENODESETUP:node:{OTHER}:the watcher (process {pid}) has been" in verified.text
+        assert verified.exit_code == 1
+    finally:
+        script.unlink()
+        for child in [*children(hanging.pid), hanging.pid]:
+            os.kill(child, signal.SIGKILL)
+        hanging.communicate()
+    complete = cluster.path(OTHER, "var/lib/ganeti/watcher.complete")
+    assert not complete.exists()
+    cluster.on(OTHER, "ganeti-watcher").ok()
+    assert complete.exists()
+    assert "the watcher (process" not in cluster.run("gnt-cluster", "verify").text
+
+
 def test_a_pause_holds_and_ends(cluster: Cluster, web: list[str]) -> None:
     cluster.crash_guests(MASTER, web[0])
     cluster.run("gnt-cluster", "watcher", "pause", "1h").ok()

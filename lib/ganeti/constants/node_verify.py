@@ -42,3 +42,9 @@ VERSION = "version"
 #: Of this project: the names which several volume groups have.
 VGDUPLICATES = "vg-duplicates"
 VGLIST = "vglist"
+#: Of this project: which runs of the watcher work, and when one was complete.
+WATCHER = "watcher"
+
+#: Seconds after which a run of the watcher probably hangs. A run waits for its jobs, but not for so
+#: long.
+WATCHER_HANGS_S = 3600.0

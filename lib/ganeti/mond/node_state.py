@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import logging
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -22,7 +21,7 @@ from ganeti.constants import query as query_const
 from ganeti.luxi import client as luxi
 from ganeti.mond import openmetrics
 from ganeti.mond.openmetrics import GAUGE, Family
-from ganeti.platform import paths
+from ganeti.platform import paths, watcher_files
 from ganeti.utils import clock, filelock
 
 _log = logging.getLogger(__name__)
@@ -52,6 +51,18 @@ def daemons() -> Family:
             family.add(int(filelock.is_locked(paths.current().pid_file(name))), daemon=name)
         except OSError as err:
             _log.debug("%s: %s", name, err)
+    return family
+
+
+def watcher() -> Family:
+    """Return when the watcher of this node was complete last."""
+    family = Family(
+        "ganeti_node_watcher_complete_timestamp_seconds",
+        GAUGE,
+        "Time of the last complete run of the watcher on this node, since 1970",
+        "seconds",
+    )
+    family.add(watcher_files.completed_at(paths.current().watcher_complete_file))
     return family
 
 
@@ -187,12 +198,8 @@ def _rounds(client: luxi.Client) -> Family:
         "seconds",
     )
     for name, uuid in _rows(client, query_const.GROUP, ["name", "uuid"]):
-        try:
-            changed = os.stat(paths.current().watcher_status_file(uuid)).st_mtime
-        except OSError as err:
-            _log.debug("the watcher has no status of group %s: %s", name, err)
-        else:
-            family.add(changed, group=str(name))
+        complete = paths.current().watcher_group_complete_file(uuid)
+        family.add(watcher_files.completed_at(complete), group=str(name))
     return family
 
 

@@ -15,6 +15,7 @@
 :mod:`.master_epoch`    the highest epoch of a master that this node has seen
 :mod:`.failover_report` what ``ganeti-failoverd`` of this node has seen and done
 :mod:`.watchdog_files`  the promise of a node to restart by its hardware watchdog
+:mod:`.watcher_files`   which runs of the watcher work here, and when one was complete
 ======================= ==================================================================
 
 Other packages ask :mod:`.machine`; its answers are all that they need to know about the difference.

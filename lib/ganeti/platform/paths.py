@@ -98,6 +98,7 @@ class Paths:
     helper_dir = _Under("data_dir", "helper")
     intent_to_upgrade_file = _Under("data_dir", "intent-to-upgrade")
     watcher_pausefile = _Under("data_dir", "watcher.pause")
+    watcher_complete_file = _Under("data_dir", "watcher.complete")
     master_state_file = _Under("data_dir", "master_state")
     # That the hardware watchdog restarts this node when it is cut off.
     watchdog_promise_file = _Under("data_dir", "watchdog-promise")
@@ -252,6 +253,10 @@ class Paths:
     def watcher_balance_file(self) -> str:
         """The times of the moves which the watcher made to balance the cluster."""
         return f"{self.data_dir}/watcher.balance.data"
+
+    def watcher_group_complete_file(self, group_uuid: str) -> str:
+        """Return the file whose time is that of the last complete run for one node group."""
+        return f"{self.data_dir}/watcher.{group_uuid}.complete"
 
     def watcher_status_file(self, group_uuid: str) -> str:
         """Return the states of the instances of one node group when the watcher last ran."""

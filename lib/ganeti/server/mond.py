@@ -162,7 +162,7 @@ async def _serve(
     cluster = node_state.ClusterState(is_master=lambda: _ssconf(ssconf.MASTER_NODE).strip() == name)
 
     def extra() -> list[Family]:
-        return [node_state.daemons(), *cluster.families()]
+        return [node_state.daemons(), node_state.watcher(), *cluster.families()]
 
     server = event_server.Server(
         MonitoringApplication(registry, allowed=allowed(options.allow), extra=extra),

@@ -42,3 +42,14 @@ def now_split() -> tuple[int, int]:
 def format_time(timestamp: float) -> str:
     """Local time to the second, for messages: ``2026-01-31 12:00:00``."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))
+
+
+def format_span(seconds: float) -> str:
+    """Return a span of time in its two largest units, such as ``2 h 5 min`` or ``40 s``."""
+    left = int(max(0.0, seconds))
+    words = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number:
+            words.append(f"{number} {unit}")
+    return " ".join(words[:2]) or "0 s"

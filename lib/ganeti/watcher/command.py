@@ -1,9 +1,10 @@
 """The program ``ganeti-watcher``: options, locks, log and exit codes.
 
 Exit codes: 0 when everything that is missing was tried; 1 when a part of the work could not be
-done, for example because the master daemon does not answer; 2 for wrong options. A run which finds
-another one running, a paused cluster, or a machine that is not a node, ends with 0. So does one
-which fails because the role of the master moved, or the cluster was destroyed, while it worked.
+done, for example because the master daemon does not answer, or because another run has been running
+for so long that it probably hangs; 2 for wrong options. A run which finds another one running, a
+paused cluster, or a machine that is not a node, ends with 0. So does one which fails because the
+role of the master moved, or the cluster was destroyed, while it worked.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from ganeti import errors
 from ganeti.backend.node.info import watcher_pause
 from ganeti.cli import value_types
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
+from ganeti.constants.node_verify import WATCHER_HANGS_S
 from ganeti.luxi import client as luxi
-from ganeti.platform import paths
+from ganeti.platform import paths, watcher_files
 from ganeti.utils import clock, log
 from ganeti.utils.filelock import FileLock
 from ganeti.watcher import cluster, group, node
 
 NAME = "ganeti-watcher"
 DEFAULT_JOB_AGE_S = 6 * 3600
+# Who looks whether a watcher is running holds the lock for a moment.
+_LOCK_WAIT_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -114,10 +118,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_FAILURE
         options.node_group = group_uuid
         lock_file, work = here.watcher_group_lock_file(group_uuid), _group_part
+        complete_file = here.watcher_group_complete_file(group_uuid)
     else:
         lock_file, work = here.watcher_lock_file, _node_part
+        complete_file = here.watcher_complete_file
     was_master = _is_master()
-    code = _run(options, lock_file, work)
+    code = _run(options, lock_file, complete_file, work)
     if code != EXIT_SUCCESS:
         change = _change_since(was_master)
         if change:
@@ -164,16 +170,23 @@ def _find_group(word: str) -> str | None:
 
 
 def _run(
-    options: argparse.Namespace, lock_file: str, work: Callable[[argparse.Namespace], int]
+    options: argparse.Namespace,
+    lock_file: str,
+    complete_file: str,
+    work: Callable[[argparse.Namespace], int],
 ) -> int:
     """Do the work, unless another run does it; returns the exit code."""
     try:
         with FileLock(lock_file) as lock:
-            lock.acquire(timeout_s=0)
-            return work(options)
-    except errors.LockError:
-        _say(options, "another watcher is running; nothing was done")
-        return EXIT_SUCCESS
+            try:
+                lock.acquire(timeout_s=_LOCK_WAIT_S)
+            except errors.LockError:
+                return _another_runs(options, lock_file)
+            with watcher_files.noted(lock):
+                code = work(options)
+            if code == EXIT_SUCCESS and not options.dry_run:
+                watcher_files.note_complete(complete_file)
+            return code
     except errors.JobQueueDrainError:
         _say(
             options,
@@ -185,6 +198,26 @@ def _run(
         if options.dry_run or sys.stderr.isatty():
             print(f"{NAME}: {err}", file=sys.stderr)
         return EXIT_FAILURE
+
+
+def _another_runs(options: argparse.Namespace, lock_file: str) -> int:
+    """Say that another run works, and whether it probably hangs; returns the exit code."""
+    other = watcher_files.holder(lock_file)
+    if other is None:
+        _say(options, "another watcher is running; nothing was done")
+        return EXIT_SUCCESS
+    span = clock.format_span(other.age_s)
+    who = f"another watcher (process {other.pid}) has been running for {span}"
+    if other.age_s < WATCHER_HANGS_S:
+        _say(options, f"{who}; nothing was done")
+        return EXIT_SUCCESS
+    _say(
+        options,
+        f"{who}, and probably hangs; until it ends, no watcher does anything here. Look at"
+        f" {paths.current().log_watcher_file}, and end it with 'kill {other.pid}'",
+        logging.ERROR,
+    )
+    return EXIT_FAILURE
 
 
 def _say(options: argparse.Namespace, text: str, level: int = logging.INFO) -> None:
@@ -267,7 +300,7 @@ def _group_options(options: argparse.Namespace) -> list[str]:
         "--no-strict": options.no_strict,
         "--dry-run": options.dry_run,
     }
-    return [word for word, given in wanted.items() if given]
+    return [f"--job-age={options.job_age}", *(word for word, given in wanted.items() if given)]
 
 
 def _group_part(options: argparse.Namespace) -> int:
@@ -282,6 +315,7 @@ def _group_part(options: argparse.Namespace) -> int:
                 verify_disks=not options.no_verify_disks,
                 strict=not options.no_strict,
                 name=cluster.groups().get(options.node_group, options.node_group),
+                job_age_s=options.job_age,
             ),
         ).run()
     return EXIT_SUCCESS

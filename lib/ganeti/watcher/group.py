@@ -11,9 +11,10 @@ In this order:
    LVM, and activate the disks which are not active.
 
 Restarts are noted in the memory before their jobs are submitted, with one flush for all those which
-are submitted together, so that a run which is killed loses no count. When the memory cannot be
-written, nothing is restarted: without the count an instance which always crashes would be restarted
-for ever.
+are submitted together, so that a run which is killed loses no count. The next run then looks for
+the jobs of these restarts, and takes those back whose job was never submitted. When the memory
+cannot be written, nothing is restarted: without the count an instance which always crashes would be
+restarted for ever.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_CLOCK_S = 60.0
+
 _NODE_FIELDS = ("name", "offline", "bootid", "maintenance")
 _INSTANCE_FIELDS = (
     "name",
@@ -63,12 +66,15 @@ class Options:
     :ivar verify_disks: let the master verify the disks.
     :ivar strict: a node which does not answer to the verification is an error.
     :ivar name: of the node group, for messages.
+    :ivar job_age_s: seconds after the end of a job, after which it may be in the archive; negative
+        for never.
     """
 
     dry_run: bool = False
     verify_disks: bool = True
     strict: bool = True
     name: str = ""
+    job_age_s: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,7 @@ class GroupRun:
         seen = observe(self._client, self._group)
         _log.debug("%d nodes, %d instances", len(seen.nodes), len(seen.instances))
         self._memory = memory.load(self._file)
+        settle(self._client, self._memory, self._now(), self._options.job_age_s)
         if not self._options.dry_run:
             write_status(self._group, seen.instances)
             self._memory.forget(
@@ -146,12 +153,9 @@ class GroupRun:
         """Start instances; returns those of which a start was tried."""
         plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now())
 
-        before: dict[str, tuple[int, float]] = {}
-
-        def note(instances: Sequence[str]) -> None:
-            before.update(self._memory.restarts)
-            for instance in instances:
-                self._memory.note_restart(instance, self._now())
+        def note(opcodes: Mapping[str, OpCode]) -> None:
+            for instance, opcode in opcodes.items():
+                self._memory.note_restart(instance, self._now(), _stamp_ns(opcode))
             memory.store(self._file, self._memory)
 
         def forget(instances: Sequence[str]) -> None:
@@ -159,12 +163,14 @@ class GroupRun:
             if not instances:
                 return
             for instance in instances:
-                self._memory.restarts.pop(instance, None)
-                if instance in before:
-                    self._memory.restarts[instance] = before[instance]
+                self._memory.take_back(instance)
             memory.store(self._file, self._memory)
 
         self._act(plan, "start it", _start, before=note, refused=forget)
+        if self._memory.unconfirmed:
+            # All jobs were taken. When this is lost, the next run looks for them.
+            self._memory.unconfirmed.clear()
+            memory.store(self._file, self._memory)
         return [one.instance for one in plan if one.act]
 
     def _after_reboots(
@@ -223,7 +229,7 @@ class GroupRun:
         plan: Sequence[Decision],
         what: str,
         make: Callable[[str], OpCode],
-        before: Callable[[Sequence[str]], None] = lambda instances: None,
+        before: Callable[[Mapping[str, OpCode]], None] = lambda opcodes: None,
         refused: Callable[[Sequence[str]], None] = lambda instances: None,
     ) -> list[str]:
         """Carry out the decisions to act, and report the others; returns who succeeded."""
@@ -239,6 +245,42 @@ class GroupRun:
         if self._options.dry_run:
             return []
         return restarting.run(self._client, work, before=before, refused=refused)
+
+
+def _stamp_ns(opcode: OpCode) -> int:
+    """Return the time in the reason of an opcode which the watcher submits."""
+    stamp: int = opcode.reason[0][2]
+    return stamp
+
+
+def settle(client: Client, known: memory.Memory, now: float, job_age_s: int = -1) -> None:
+    """Look whether the jobs of restarts which an earlier run has counted were submitted.
+
+    Usually they were; a run which was killed may have counted a restart and not submitted its job.
+
+    :param now: in seconds since 1970.
+    :param job_age_s: see :class:`Options`; a restart whose job may be in the archive counts.
+    """
+    if not known.unconfirmed:
+        return
+    # The job itself came later; a small step of the clock back does not matter.
+    first_s = min(one.stamp_ns for one in known.unconfirmed.values()) / 1e9 - _CLOCK_S
+    stamps = {
+        entry[2]
+        for _job_id, opcodes in _rows(
+            client, query_c.JOB, ("id", "ops"), [">=", "received_ts", first_s]
+        )
+        for opcode in opcodes or ()
+        for entry in opcode.get("reason") or ()
+        if entry[0] == job_c.REASON_WATCHER
+    }
+    for instance, one in list(known.unconfirmed.items()):
+        archived = 0 <= job_age_s < now - one.stamp_ns / 1e9
+        if one.stamp_ns in stamps or archived:
+            known.confirm(instance)
+        else:
+            _log.info("instance %s: an earlier run ended before it submitted the job", instance)
+            known.take_back(instance)
 
 
 def _start(instance: str) -> OpCode:

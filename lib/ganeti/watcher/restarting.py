@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -38,7 +38,7 @@ def run(
     client: Client,
     work: Sequence[tuple[str, OpCode]],
     *,
-    before: Callable[[Sequence[str]], None] = lambda instances: None,
+    before: Callable[[Mapping[str, OpCode]], None] = lambda opcodes: None,
     refused: Callable[[Sequence[str]], None] = lambda instances: None,
     max_jobs: int = MAX_JOBS,
     max_wait_s: float = MAX_WAIT_S,
@@ -47,8 +47,8 @@ def run(
     """Submit a job for each instance, in order, and wait until they have ended.
 
     :param work: pairs of the name of an instance, and the opcode of its job.
-    :param before: called with the names of some instances before their jobs are submitted; once
-        for all jobs which are submitted without waiting in between.
+    :param before: called with some instances and the opcodes of their jobs before these are
+        submitted; once for all jobs which are submitted without waiting in between.
     :param refused: called with those of these names whose jobs were certainly not taken, before the
         error is raised.
     :returns: names of the instances whose job has succeeded.
@@ -66,7 +66,7 @@ def run(
         count = max_jobs - len(running)
         batch, left = left[:count], left[count:]
         if batch:
-            before([instance for instance, _opcode in batch])
+            before(dict(batch))
         for number, (instance, opcode) in enumerate(batch):
             try:
                 job_id = client.submit_job([opcode])

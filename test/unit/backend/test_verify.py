@@ -9,9 +9,9 @@ import pytest
 from ganeti import FULL_VERSION, errors
 from ganeti.backend.node import info, verify
 from ganeti.constants import node_verify as nv
-from ganeti.platform import machine
+from ganeti.platform import machine, watcher_files
 from ganeti.platform.base import Machine
-from ganeti.utils import x509
+from ganeti.utils import filelock, x509
 
 
 def check(name, argument=None, hvparams=None, **more):
@@ -54,6 +54,23 @@ def test_bad_arguments_name_the_check(here, name, argument):
 def test_user_of_the_node_daemon(here, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert check(nv.DAEMON_USER) == 1234
+
+
+def test_the_watcher(here):
+    assert check(nv.WATCHER) == [[], None]
+    os.makedirs(here.lock_dir, exist_ok=True)
+    watcher_files.note_complete(here.watcher_complete_file)
+    os.utime(here.watcher_complete_file, (1, 1))
+    for path in (here.watcher_lock_file, here.watcher_group_lock_file("uuid-1")):
+        with filelock.FileLock(path) as lock:
+            lock.acquire()
+            with watcher_files.noted(lock, monotonic=lambda: time.monotonic() - 5000):
+                ((group, pid, age_s),), since_s = check(nv.WATCHER)
+            assert (group, pid) == ("uuid-1" if "uuid-1" in path else "", os.getpid())
+            assert 4999 <= age_s < 6000 and since_s > 1e9
+    with open(here.watcher_pausefile, "w") as stream:
+        stream.write(f"{time.time() + 900}\n")
+    assert check(nv.WATCHER) == [[], None]
 
 
 def test_files(here):

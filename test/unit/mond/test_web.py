@@ -318,7 +318,7 @@ def test_the_master_says_how_the_cluster_is(clock: Clock, tmp_path: Path) -> Non
     master = Master()
     state = node_state.ClusterState(connect=master, is_master=lambda: True, monotonic=clock)
     with paths.override(paths.Paths(str(tmp_path))):
-        status = Path(paths.current().watcher_status_file("uuid-1"))
+        status = Path(paths.current().watcher_group_complete_file("uuid-1"))
         status.parent.mkdir(parents=True)
         status.write_text("")
         os.utime(status, (5, 5))

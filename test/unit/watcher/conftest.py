@@ -51,9 +51,13 @@ def master(here: paths.Paths) -> Iterator[FakeMaster]:
     def query(what: str, names: list[str], qfilter: Any) -> dict[str, Any]:
         found = plain(what, names, qfilter)
         if what == "job":
-            # The simulated master knows no filters by status.
-            unfinished = [one for one in fake.jobs.values() if one.status in ("queued", "running")]
-            found["data"] = [[[0, one.job_id], [0, one.ops]] for one in unfinished]
+            # The simulated master knows no filters by status or time.
+            wanted = [
+                one
+                for one in fake.jobs.values()
+                if qfilter[:2] == [">=", "received_ts"] or one.status in ("queued", "running")
+            ]
+            found["data"] = [[[0, one.job_id], [0, one.ops]] for one in wanted]
         return found
 
     fake.answers["Query"] = query

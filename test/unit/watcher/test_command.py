@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 import types
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.platform import paths
+from ganeti.platform import paths, watcher_files
 from ganeti.rapi import client as rapi
 from ganeti.tools import daemon_util
 from ganeti.utils.filelock import FileLock
@@ -114,6 +116,84 @@ def test_never_two_at_once(
         assert command.main(["--dry-run"]) == 0
     assert parts == []
     assert "another watcher is running" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("age_s", "text", "code"),
+    [
+        (30.0, "has been running for 30 s; nothing was done", 0),
+        (3599.0, "has been running for 59 min 59 s; nothing was done", 0),
+        (2 * 3600 + 300.0, "has been running for 2 h 5 min, and probably hangs", 1),
+        (90000.0, "has been running for 1 d 1 h, and probably hangs", 1),
+    ],
+)
+def test_a_run_which_hangs_is_reported(
+    age_s: float,
+    text: str,
+    code: int,
+    parts: Parts,
+    here: paths.Paths,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = functools.partial(watcher_files.holder, monotonic=lambda: 1000.0 + age_s)
+    monkeypatch.setattr(watcher_files, "holder", now)
+    with FileLock(here.watcher_lock_file) as lock:
+        lock.acquire()
+        with watcher_files.noted(lock, monotonic=lambda: 1000.0):
+            assert command.main([]) == code
+            assert command.main(["--dry-run"]) == code
+    assert parts == []
+    shown = capsys.readouterr().err
+    assert f"another watcher (process {os.getpid()}) {text}" in shown
+    log = Path(here.log_watcher_file).read_text("ascii")
+    assert log.count(f"another watcher (process {os.getpid()}) {text}") == 2
+    assert (f"kill {os.getpid()}" in shown) == bool(code)
+    assert watcher_files.running(here) == {}
+
+
+def test_a_group_of_which_a_run_hangs(here: paths.Paths, master: FakeMaster) -> None:
+    with FileLock(here.watcher_group_lock_file(GROUP)) as lock:
+        lock.acquire()
+        with watcher_files.noted(lock, monotonic=lambda: time.monotonic() - 4000):
+            assert command.main(["--node-group", GROUP]) == 1
+            assert list(watcher_files.running(here)) == [GROUP]
+    assert "probably hangs" in Path(here.log_watcher_file).read_text("ascii")
+
+
+def test_a_run_notes_who_works_and_since_when(
+    parts: Parts, here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(here.ssconf_file("master_node")).write_text("node2.example.com\n", encoding="ascii")
+    Path(here.watcher_lock_file).write_text("99999 1.0\nsomething longer\n", encoding="ascii")
+    seen: list[dict[str, watcher_files.Holder]] = []
+    monkeypatch.setattr(node, "run_hooks", lambda **_: seen.append(watcher_files.running(here)))
+    assert command.main([]) == 0
+    ((pid, age_s),) = seen[0].values()
+    assert pid == os.getpid() and 0 <= age_s < 600
+    assert watcher_files.running(here) == {}
+
+
+def test_the_time_of_the_last_complete_run(
+    parts: Parts, here: paths.Paths, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete, of_group = here.watcher_complete_file, here.watcher_group_complete_file(GROUP)
+    assert watcher_files.completed_at(complete) is None
+    assert command.main(["--dry-run"]) == 0
+    monkeypatch.setattr(cluster, "start_daemons", lambda *_, **__: False)
+    assert command.main([]) == 1
+    assert watcher_files.completed_at(complete) is None
+    monkeypatch.setattr(cluster, "start_daemons", lambda *_, **__: True)
+    assert command.main([]) == 0
+    assert (watcher_files.completed_at(complete) or 0) > time.time() - 600
+    assert watcher_files.since_complete_s(complete, now=lambda: time.time() + 100) >= 100  # type: ignore[operator]
+    assert watcher_files.completed_at(of_group) is None
+    assert command.main(["--node-group", GROUP, "--dry-run"]) == 0
+    monkeypatch.setattr(group.GroupRun, "run", lambda _: master.jobs.clear())
+    assert watcher_files.completed_at(of_group) is None
+    assert command.main(["--node-group", GROUP]) == 0
+    assert (watcher_files.completed_at(of_group) or 0) > time.time() - 600
+    assert Path(complete).stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize(
@@ -234,7 +314,9 @@ def test_the_options_reach_the_groups(
     seen: list[str] = []
     monkeypatch.setattr(cluster, "start_groups", lambda words: seen.extend(words) or [])
     command.main(["--ignore-pause", "--no-strict", "--no-verify-disks", "-n"])
-    assert sorted(seen) == ["--dry-run", "--ignore-pause", "--no-strict", "--no-verify-disks"]
+    assert sorted(seen) == [
+        *("--dry-run", "--ignore-pause", "--job-age=21600", "--no-strict", "--no-verify-disks")
+    ]
 
 
 @pytest.mark.parametrize(("codes", "code"), [((0, 0), 0), ((0, 1), 1), ((0, -9), 1)])

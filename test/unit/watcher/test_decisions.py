@@ -76,7 +76,7 @@ def test_each_of_the_first_rounds_restarts_it() -> None:
     for number in range(20):
         (found,) = decisions.restarts([instance()], memory, {}, now)
         if found.act:
-            memory.note_restart("web1", now)
+            memory.note_restart("web1", now, number)
             rounds.append(number)
         now += 300
     assert rounds == [0, 1, 2, 3, 4] and decisions.MAX_RESTARTS == 5

@@ -16,7 +16,7 @@ from ganeti.luxi.client import Client
 from ganeti.opcodes.instance import OpInstanceStartup
 from ganeti.platform import paths
 from ganeti.watcher import decisions, memory, restarting
-from ganeti.watcher.group import GroupRun, Options
+from ganeti.watcher.group import GroupRun, Options, settle
 
 from .conftest import GROUP, add_instance, add_node
 
@@ -329,8 +329,57 @@ def test_a_batch_of_restarts_takes_one_flush(
 
     monkeypatch.setattr(memory, "store", store)
     run(client, verify_disks=False)
-    # One at the beginning, one for the whole batch.
-    assert flushes == [0, restarting.MAX_JOBS]
+    # One at the beginning, one before the whole batch, one after it.
+    assert flushes == [0, restarting.MAX_JOBS, restarting.MAX_JOBS]
+
+
+@pytest.mark.parametrize("submitted", [0, 1, 2])
+def test_a_restart_without_a_job_is_no_restart(
+    master: FakeMaster,
+    client: Client,
+    here: paths.Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    submitted: int,
+) -> None:
+    """A run which is killed has counted more restarts than it has submitted jobs."""
+    state = here.watcher_state_file(GROUP)
+    memory.store(state, memory.Memory(restarts={"b": (3, NOW - 900)}))
+    for name in ("a", "b"):
+        add_instance(master, name)
+    plain, left = Client.submit_job, iter(range(submitted))
+
+    def submit(self: Client, ops: Any) -> int:
+        if next(left, None) is None:
+            raise Killed
+        return plain(self, ops)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "submit_job", submit)
+        if submitted < 2:
+            with pytest.raises(Killed):
+                run(client, verify_disks=False)
+        else:
+            run(client, verify_disks=False)
+    assert set(memory.load(state).restarts) == {"a", "b"}
+    master.rows["instance"].clear()
+    for name in ("a", "b"):
+        add_instance(master, name, "running")
+    run(client, now=NOW + 300, verify_disks=False)
+    found = memory.load(state)
+    assert found.restarts.get("a") == ((1, NOW) if submitted > 0 else None)
+    assert found.restarts["b"] == ((4, NOW) if submitted > 1 else (3, NOW - 900))
+    assert found.unconfirmed == {}
+
+
+def test_a_job_which_may_be_in_the_archive_was_submitted(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    known = memory.Memory()
+    known.note_restart("web1", NOW, int(NOW * 1e9))
+    for job_age_s, later_s, counts in ((90, 300, True), (21600, 300, False), (-1, 9999, False)):
+        again = memory.Memory(dict(known.boot_ids), dict(known.restarts), dict(known.unconfirmed))
+        settle(client, again, NOW + later_s, job_age_s)
+        assert ("web1" in again.restarts, again.unconfirmed) == (counts, {})
 
 
 def test_a_start_leaves_the_last_word_to_the_user(master: FakeMaster, client: Client) -> None:
@@ -409,7 +458,7 @@ def test_it_may_be_killed_at_each_step(
             run(client, now=NOW + 1, verify_disks=False)
             counted = Counter(name for op, name in done(master) if op == "OP_INSTANCE_STARTUP")
             noted = memory.load(state).restarts
-            assert all(number <= noted[name][0] <= 2 for name, number in counted.items())
+            assert {name: number for name, (number, _when) in noted.items()} == counted
             run(client, now=NOW + 1000, verify_disks=False)
             assert {name for op, name in done(master) if op == "OP_INSTANCE_STARTUP"} == {"a", "b"}
         assert kill_at > 6

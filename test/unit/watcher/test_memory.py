@@ -26,6 +26,21 @@ def test_the_published_form(tmp_path: Path) -> None:
     assert memory.load(str(path)) == Memory({"node1": "x"}, {"web1": (2, 1000.0)})
 
 
+def test_a_restart_without_its_job(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    one = Memory(restarts={"web1": (3, 90.0)})
+    for name in ("web1", "web2", "web3"):
+        one.note_restart(name, 100.0, 1_795_213_010_684_568_001)
+    one.confirm("web3")
+    memory.store(path, one)
+    again = memory.load(path)
+    assert again == one
+    assert again.unconfirmed["web1"] == (1_795_213_010_684_568_001, 3, 90.0)
+    for name in ("web1", "web2", "web3"):
+        again.take_back(name)
+    assert again == Memory(restarts={"web1": (3, 90.0), "web3": (1, 100.0)})
+
+
 def test_a_missing_file_is_an_empty_memory(tmp_path: Path) -> None:
     assert memory.load(str(tmp_path / "data")) == Memory()
 
@@ -45,6 +60,10 @@ def test_a_missing_file_is_an_empty_memory(tmp_path: Path) -> None:
         '{"instance": {"web1": {"restart_count": 1.5, "restart_when": 1}}}',
         '{"instance": {"web1": {"restart_count": -1, "restart_when": 1}}}',
         '{"node": {"node1": {"bootid": 5}}}',
+        '{"instance": {"web1": {"unconfirmed": 5}}}',
+        '{"instance": {"web1": {"unconfirmed": [1, 2]}}}',
+        '{"instance": {"web1": {"unconfirmed": ["1", 2, 3]}}}',
+        '{"instance": {"web1": {"unconfirmed": [1, 2, null]}}}',
         "\udcff",
     ],
 )

@@ -27,7 +27,7 @@ from ganeti.configfile import files as configfile
 from ganeti.constants import node_verify as nv
 from ganeti.constants import rpc
 from ganeti.objects import disk_templates
-from ganeti.platform import machine, paths, users
+from ganeti.platform import machine, paths, users, watcher_files
 from ganeti.storage import file as file_storage
 from ganeti.utils import clock, net, x509
 from ganeti.wire import calls
@@ -313,6 +313,28 @@ def _ssh_clutter(argument: Any, _request: _Request) -> list[str]:
     return ssh_files.clutter(argument)
 
 
+def _watcher(_argument: Any, _request: _Request) -> list[Any]:
+    """Return what the watcher of this node does.
+
+    :returns: ``[runs, seconds since the last complete run or None]``; a run is ``[UUID of its node
+        group or "", process, seconds for which it has worked]``. A paused watcher has None.
+    """
+    here = paths.current()
+    runs = [[group, *one] for group, one in sorted(watcher_files.running(here).items())]
+    return [
+        runs,
+        None if _is_paused() else watcher_files.since_complete_s(here.watcher_complete_file),
+    ]
+
+
+def _is_paused() -> bool:
+    try:
+        until = node_facts.watcher_pause()
+    except errors.ParseError:
+        return False  # the watcher works as if it was not paused
+    return until is not None and until > clock.now()
+
+
 def _ignored(_argument: Any, _request: _Request) -> None:
     """Return nothing: the names of nodes without guests are an argument for other checks."""
 
@@ -351,6 +373,7 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.OPENVSWITCH: (ht.DictOf(ht.Str, ht.Tuple(ht.Str, ht.Maybe(ht.Str))), _openvswitch),
     nv.USERSCRIPTS: (_PATHS, _user_scripts),
     nv.VERSION: (ht.Any, _version),
+    nv.WATCHER: (ht.Any, _watcher),
     **{check.name: (_PATH, _storage_path) for check in disk_templates.directory_checks().values()},
     **verify_storage.CHECKS,
 }

@@ -30,6 +30,7 @@ from ganeti.cmdlib.ops.verify import (
     os_definitions,
     programs,
     queue,
+    watcher,
 )
 from ganeti.cmdlib.ops.verify import storage as verify_storage
 from ganeti.cmdlib.ops.verify.answers import understood
@@ -237,6 +238,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             nv.OSLIST: None,
             nv.TIME: None,
             nv.VERSION: None,
+            nv.WATCHER: None,
         }
         if ssh_keys.is_managed(cluster):
             argument, self.ssh_problems = ssh_keys.verification(self.config, self.rpc)
@@ -446,6 +448,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         text = f"{lacking}. Make the switch with 'gnt-node add --readd {node.name}', or by hand"
         findings.check(bool(lacking), "ENODENET", node.name, text)
         programs.node(self.config, findings, node, answer)
+        watcher.node(self.config.snapshot(), findings, node, answer)
         self._client_certificate(findings, node, answer.get(nv.CLIENT_CERT))
         findings.check(
             not node.key_pins and any(one.key_pins for one in self.config.nodes()),

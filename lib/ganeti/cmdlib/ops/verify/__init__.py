@@ -15,6 +15,7 @@
 ``queue``           copies of the job queue on the candidates
 ``storage``         LVM, DRBD, and the disks of instances
 ``machine_storage`` whether the storage of one machine fits the cluster
+``watcher``         whether a run of the watcher hangs
 ``self_repair``     removes a lost physical volume from its volume group
 =================== ======================================================
 """

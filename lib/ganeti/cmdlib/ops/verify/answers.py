@@ -62,6 +62,7 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     nv.VERSION: ht.Tuple(ht.Int, ht.Str),
     nv.VGDUPLICATES: ht.Or(ht.Str, _TEXTS),
     nv.VGLIST: ht.Or(ht.Str, ht.DictOf(ht.Str, _NUMBER)),
+    nv.WATCHER: ht.Tuple(ht.ListOf(ht.Tuple(ht.Str, ht.Int, _NUMBER)), ht.Maybe(_NUMBER)),
 }
 
 

@@ -484,6 +484,16 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODERPC", answers("node_verify", "it is tired"), "it is tired"),
     ("ENODESETUP", tells(NODE2, nodesetup=["no /proc"]), "no /proc"),
     (
+        "ENODESETUP",
+        tells(NODE2, watcher=[[["", 71, 7500.0]], 7600.0]),
+        "the watcher (process 71) has been running for 2 h 5 min and probably hangs",
+    ),
+    (
+        "ENODESETUP",
+        tells(NODE2, watcher=[[["unknown", 71, 90000.0]], None]),
+        "the watcher for node group unknown (process 71) has been running for 1 d 1 h",
+    ),
+    (
         "ENODESHAREDFILESTORAGEPATHUNUSABLE",
         tells(NODE2, shared_file_storage_path="no dir"),
         "no dir",
