@@ -99,7 +99,9 @@ class Estimates:
         self._placed = np.array(
             [len(node.real.primaries) + len(node.real.secondaries) for node in nodes], dtype=float
         )
-        self._peers = np.zeros((len(nodes), len(nodes)))
+        # Columns after those of the nodes are nodes outside of this part of a cluster.
+        width = max((peer + 1 for node in nodes for peer in node.peers), default=0)
+        self._peers = np.zeros((len(nodes), max(len(nodes), width)))
         for node in nodes:
             for peer, amount in node.peers.items():
                 self._peers[node.index, peer] = amount
@@ -217,9 +219,11 @@ class Estimates:
                 (needed > 0)[:, None], left_s.max(axis=1)[:, None], reserved["S"]
             )
         if kind == Kind.REPLACE_PRIMARY:
-            reserved["S"] = np.maximum(reserved["S"], left_s + needed[:, None])
+            beside = left_s[:, : len(self._nodes)] + needed[:, None]
+            reserved["S"] = np.maximum(reserved["S"], beside)
         if kind == Kind.REPLACE_AND_FAILOVER:
-            reserved["P"] = np.maximum(reserved["P"], self._peers[p] + needed[:, None])
+            beside = self._peers[p, : len(self._nodes)] + needed[:, None]
+            reserved["P"] = np.maximum(reserved["P"], beside)
         if kind == Kind.FAILOVER:
             reserved["P"] = np.maximum(reserved["P"], (self._peers[p, s] + needed)[:, None])
         target = self._reserved[None, :]

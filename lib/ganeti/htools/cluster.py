@@ -52,8 +52,9 @@ class Cluster:
     instances: list[Instance] = field(default_factory=list)
     tags: tuple[str, ...] = ()
     policy: Policy = field(default_factory=default)
-    #: Of a part of a cluster: instances which are left out of the list and have their primary here.
-    left_out: int = 0
+    #: Of a part of a cluster: short names of the instances which are left out of the list and have
+    #: their primary node here.
+    left_out: tuple[str, ...] = ()
 
     def copy(self) -> Cluster:
         """Make a copy whose lists may be changed."""
@@ -99,23 +100,30 @@ class Cluster:
         """
         return self.part([node for node in self.nodes if node.group == group])
 
-    def part(self, chosen: Sequence[Node]) -> Cluster:
+    def part(self, chosen: Sequence[Node], *, removed: bool = False) -> Cluster:
         """Return the part of the cluster on some nodes, with numbers of its own.
 
         Instances with another node are left out of the list. The score of a node counts them
         still, and :attr:`left_out` those with their primary here.
+
+        :param removed: the other nodes do not exist any more, so no memory is kept free for them;
+            otherwise they have numbers above those of the part in :attr:`Node.peers`.
         """
         number = {node.index: position for position, node in enumerate(chosen)}
+        known = dict(number)
+        if not removed:
+            for node in self.nodes:
+                known.setdefault(node.index, len(known))
         kept = [one for one in self.instances if all(index in number for index in one.nodes)]
         order = {one.index: position for position, one in enumerate(kept)}
-        nodes, left_out = [], self.left_out
+        nodes, left_out = [], list(self.left_out)
         for node in chosen:
             new = node.copy()
             new.index = number[node.index]
             new.renumber(lambda indices: tuple(order[i] for i in indices if i in order))
             new.outside = node.outside.plus(node.real, new.real)
-            left_out += len(node.forth.primaries) - len(new.forth.primaries)
-            new.peers = {number[peer]: v for peer, v in node.peers.items() if peer in number}
+            left_out += [self.instances[i].alias for i in node.forth.primaries if i not in order]
+            new.peers = {known[peer]: v for peer, v in node.peers.items() if peer in known}
             nodes.append(new)
         instances = []
         for one in kept:
@@ -123,7 +131,7 @@ class Cluster:
             moved = one.placed(number[one.primary], second)
             moved.index = order[one.index]
             instances.append(moved)
-        return Cluster(self.groups, nodes, instances, self.tags, self.policy, left_out)
+        return Cluster(self.groups, nodes, instances, self.tags, self.policy, tuple(left_out))
 
 
 @record(frozen=True, slots=True)

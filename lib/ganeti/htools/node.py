@@ -159,7 +159,8 @@ class Node:
     :ivar outside: counts of instances which this part of the cluster does not have.
     :ivar unaccounted_memory: MiB which something unknown occupies; negative when instances use
         less than they may.
-    :ivar peers: number of a node -> MiB of memory to keep free for instances of that node.
+    :ivar peers: number of a node -> MiB of memory to keep free for instances of that node. In a
+        part of a cluster, numbers above those of its nodes are nodes outside.
     :ivar reserved_memory: MiB which must stay free for the loss of any one other node.
     :ivar max_vcpus: how many virtual CPUs may be placed; negative for no limit.
     :ivar min_disk: MiB of disk space which should stay free.

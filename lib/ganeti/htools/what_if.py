@@ -124,7 +124,8 @@ def _remove_node(result: Changed, text: str, value: str) -> Change:
     left = {one.index for one in cluster.instances if lost.index in one.nodes}
     moved = [cluster.instances[index].name for index in sorted(touched - left)]
     without = [cluster.instances[index].name for index in sorted(left)]
-    result.cluster = cluster.part([node for node in cluster.nodes if node.index != lost.index])
+    left_nodes = [node for node in cluster.nodes if node.index != lost.index]
+    result.cluster = cluster.part(left_nodes, removed=True)
     return Change(text, tuple(moved), tuple(without))
 
 

@@ -6,10 +6,15 @@ the same clusters. Where it stops with an error of its own, ours goes on.
 
 from __future__ import annotations
 
+import random
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from ganeti.htools import balance
+from ganeti.htools.cluster import prepare
+from ganeti.htools.loading import text
 
 from .conftest import Run
 
@@ -146,3 +151,77 @@ def test_the_original_says_the_same(run: Run, data: str) -> None:
             wanted.stdout.strip(),
             wanted.stderr.strip(),
         ), command
+
+
+def _random(seed: int) -> str:
+    """Return a cluster of two groups in which a third of the instances is split."""
+    choose = random.Random(seed)
+    groups = [[f"n{group}{number}" for number in range(choose.randint(3, 5))] for group in (1, 2)]
+    everywhere = [name for group in groups for name in group]
+    memory, disk = dict.fromkeys(everywhere, 31744), dict.fromkeys(everywhere, 900000)
+    rows = []
+    for number in range(choose.randint(8, 24)):
+        nodes = everywhere if choose.random() < 0.4 else choose.choice(groups)
+        primary, secondary = choose.sample(nodes, 2)
+        size = choose.choice([512, 1024, 2048, 4096, 6000])
+        if memory[primary] > size + 8000:
+            memory[primary] -= size
+            disk[primary] -= 20000
+            disk[secondary] -= 20000
+            rows.append(f"i{number}|{size}|20000|1|running|Y|{primary}|{secondary}|drbd||1|-")
+    nodes = [f"{n}|32768|1024|{memory[n]}|900000|{disk[n]}|16|N|uuid-{n[1]}|1" for n in everywhere]
+    words = ["g1|uuid-1|preferred||", "g2|uuid-2|preferred||"]
+    return "\n".join([*words, "", *nodes, "", *rows, "", ""])
+
+
+def test_memory_for_nodes_of_other_groups_stays_reserved() -> None:
+    cluster = text.parse(_cluster("i1 n3 n2", "i2 n1 n2", "i3 n1 n2"))
+    prepare(cluster)
+    part = cluster.only(0)
+    node = part.nodes[1]
+    assert (node.name, node.reserved_memory) == ("n2", 4096)
+    for instance in part.instances:
+        assert instance.name in ("i2", "i3")
+        node = node.copy()
+        node.remove_secondary(instance)
+    # That of i1, whose primary node is in the other group.
+    assert node.reserved_memory == 2048
+    gone = cluster.part(cluster.nodes[:2], removed=True)
+    assert gone.nodes[1].peers == {0: 4096}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_arrays_find_the_same_steps_in_a_part(seed: int) -> None:
+    found = []
+    for arrays_from in (1 << 40, 0):
+        cluster = text.parse(_random(seed))
+        prepare(cluster)
+        for group in (0, 1):
+            state = balance.start(cluster.only(group))
+            found.append(list(balance.run(state, balance.Options(arrays_from=arrays_from))))
+    assert found[:2] == found[2:]
+
+
+@pytest.mark.programs
+@pytest.mark.skipif(not ORIGINAL.exists(), reason="package ganeti-htools-3.0 is not installed")
+def test_the_original_balances_random_split_clusters_in_the_same_way(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "cluster.data"
+    for seed in range(20):
+        path.write_text(_random(seed))
+        for group in ("g1", "g2"):
+            words = ["-G", group, "-t", str(path)]
+            wanted = subprocess.run(
+                [str(ORIGINAL / "hbal"), *words],
+                env={"LANG": "C.UTF-8"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            code, out, err = run("hbal", *words)
+            assert (code, out.strip(), err.strip()) == (
+                wanted.returncode,
+                wanted.stdout.strip(),
+                wanted.stderr.strip(),
+            ), (seed, group)

@@ -74,7 +74,7 @@ def execute(values: Values) -> int:
     prog.print_suffix(values, whole)
     group = _choose_group(values, whole)
     cluster = whole.only(group.index)
-    count = len(cluster.instances) + cluster.left_out
+    count = len(cluster.instances) + len(cluster.left_out)
     prog.out(f"Group size {len(cluster.nodes)} nodes, {count} instances")
     prog.out(f"Selected node group: {group.name}")
     _print_first_check(values, cluster)
@@ -182,7 +182,7 @@ def step_line(number: int, step: Step, cluster: Cluster) -> str:
     """Return the line which describes a step."""
     nodes = cluster.nodes
     width = max(len(node.alias) for node in nodes)
-    names = max(len(one.alias) for one in cluster.instances)
+    names = max(map(len, [*(one.alias for one in cluster.instances), *cluster.left_out]))
 
     def place(pair: tuple[int, int]) -> str:
         return ":".join(nodes[index].alias for index in pair if index >= 0).ljust(2 * width + 1)

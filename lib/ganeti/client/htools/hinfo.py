@@ -38,7 +38,7 @@ def _groups(cluster: Cluster) -> list[list[str]]:
             [
                 group.name,
                 str(len(part.nodes)),
-                str(len(part.instances) + part.left_out),
+                str(len(part.instances) + len(part.left_out)),
                 str(nodes),
                 str(instances),
                 str(not nodes),
