@@ -37,6 +37,7 @@ OTHERS = {
 #: Programs of this project with a parser of their own: name -> module.
 TOOLS = {
     "burnin": "ganeti.burnin.program",
+    "cfgshell": "ganeti.tools.cfgshell",
     "cfgupgrade": "ganeti.tools.cfgupgrade",
     "cluster-merge": "ganeti.merge.command",
     "lvmstrap": "ganeti.tools.lvmstrap",

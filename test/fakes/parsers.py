@@ -702,7 +702,11 @@ BYTES: dict[str, Parser] = {
         ),
     ),
     "change of a configuration": Parser(
-        config_journal._decode, (b'{"base": [9, "}\\n"], "parts": [[0, 7], "x}\\n"], "bytes": 10}',)
+        config_journal._decode,
+        (
+            b'{"base": [9, "}\\n"], "parts": [[0, 7], "x}\\n"], "bytes": 10, "end": "7x}\\n"}',
+            b'{"file": [9, "0badcafe"], "stamps": [3, 5, 1000, 1000], "from": 70}',
+        ),
     ),
     "journal": Parser(journal._parse, (b"GJ1 00000000 2\n{}\n",)),
     "record of a job process": Parser(

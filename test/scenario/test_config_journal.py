@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import alive, wait_until
+from harness import ROOT, Finished, alive, wait_until
 from role_lab import INSTANCE, MASTERD, NODED, Lab, enlarge, make_lab
 
 from ganeti.configfile import files
@@ -116,6 +117,112 @@ def test_a_stopped_master_leaves_a_file_which_can_be_edited(
     assert {*large.tags, "by-hand"} <= _tags(_text(large, master))
     large.cluster.on(master, "gnt-instance", "remove-tags", INSTANCE, "by-hand").ok()
     large.first = large.reach(master)  # The edit was no change through the master.
+
+
+# -- by hand ---------------------------------------------------------------------------------------
+
+
+def _cfgshell(lab: Lab, node: str, *words: str) -> Finished:
+    return lab.cluster.on(node, str(ROOT / "tools" / "cfgshell"), *words)
+
+
+def _journal_of_a_killed_master(lab: Lab, master: str) -> None:
+    """Leave acknowledged changes which only the journals have, and no daemon on the master."""
+    lab.cluster.kill_whole(master, NODED)
+    _journaled_change(lab, master)
+    lab.cluster.kill_whole(master, MASTERD)
+    assert _journal(lab, master).exists()
+
+
+def _edit(lab: Lab, master: str) -> None:
+    path = lab.file(master, "config.data")
+    config = json.loads(path.read_bytes())
+    config["serial_no"] += 1
+    (instance,) = config["instances"].values()
+    instance["tags"].append("by-hand")
+    path.write_text(json.dumps(config))
+
+
+def _edit_with_the_same_length(lab: Lab, master: str) -> None:
+    path = lab.file(master, "config.data")
+    text = path.read_bytes()
+    assert text.count(b'"filler7"') == 1
+    with path.open("r+b") as stream:
+        stream.seek(text.index(b'"filler7"'))
+        stream.write(b'"edited7"')
+
+
+def _restore_an_old_copy(lab: Lab, master: str) -> None:
+    path = lab.file(master, "config.data")
+    old = path.with_name("old")
+    os.rename(lab.file(master, "old-copy"), old)
+    os.rename(old, path)
+
+
+@pytest.mark.parametrize("edit", [_edit, _edit_with_the_same_length, _restore_an_old_copy])
+def test_a_file_which_was_written_by_hand_beside_a_journal(
+    large: Lab, edit: Callable[[Lab, str], None]
+) -> None:
+    """Neither the edit nor an acknowledged change is lost: an administrator decides."""
+    master = large.nodes[0]
+    shutil.copy(large.file(master, "config.data"), large.file(master, "old-copy"))
+    large.cluster.on(master, "gnt-cluster", "add-tags", "later").ok()
+    large.cluster.on(master, "gnt-cluster", "remove-tags", "later").ok()
+    large.cluster.on(master, "daemon-util", "fold-journal").ok()
+    _journal_of_a_killed_master(large, master)
+    file, journal = large.file(master, "config.data"), _journal(large, master)
+    before, changes = file.read_bytes(), journal.read_bytes()
+    saved = file.with_name("saved-by-hand")
+    saved.write_bytes(before)
+    edit(large, master)
+    edited = file.read_bytes()
+    large.cluster.on(master, "daemon-util", "start", NODED).ok()
+    refused = large.cluster.on(master, "daemon-util", "start", MASTERD)
+    assert refused.exit_code != 0
+    assert "cfgshell --journal=show" in refused.text
+    assert "gnt-cluster master-failover" in refused.text
+    assert (file.read_bytes(), journal.read_bytes()) == (edited, changes)
+    shown = _cfgshell(large, master, "--journal=show").ok().text
+    assert large.tags[-1] in shown and "--journal=set-aside" in shown
+    _cfgshell(large, master, "--write", "--journal=apply", f"--base={saved}").ok()
+    large.cluster.on(master, "daemon-util", "start", MASTERD).ok()
+    assert large.change(master)
+    assert set(large.tags) <= _tags(_text(large, master))
+    assert "by-hand" not in _tags(_text(large, master))
+
+
+def test_the_other_candidates_have_the_changes(large: Lab) -> None:
+    """Without the journal this node is behind; the usual command fetches what the others have."""
+    master = large.nodes[0]
+    _journal_of_a_killed_master(large, master)
+    _edit_with_the_same_length(large, master)
+    large.cluster.on(master, "daemon-util", "start", NODED).ok()
+    _cfgshell(large, master, "--write", "--journal=set-aside").ok()
+    refused = large.cluster.on(master, "daemon-util", "start", MASTERD)
+    assert refused.exit_code != 0 and "gnt-cluster master-failover" in refused.text
+    large.failover(master)
+    assert large.change(master)
+    assert set(large.tags) <= _tags(_text(large, master))
+
+
+def test_copies_while_the_cluster_runs(large: Lab) -> None:
+    """Each of the two ways of the manual has what was acknowledged before."""
+    master = large.nodes[0]
+    _journaled_change(large, master)
+    copy = large.file(master, "whole-copy")
+    _cfgshell(large, master, "-c", f"copy {copy}").ok()
+    assert set(large.tags) <= _tags(copy.read_bytes())
+    _journaled_change(large, master)
+    large.cluster.on(master, "daemon-util", "fold-journal").ok()
+    assert set(large.tags) <= _tags(large.file(master, "config.data").read_bytes())
+    # Back to the first copy: the other candidates are asked, unless they are overridden.
+    large.cluster.on(master, "daemon-util", "stop", MASTERD).ok()
+    shutil.copy(copy, large.file(master, "config.data"))
+    refused = large.cluster.on(master, "daemon-util", "start", MASTERD)
+    assert refused.exit_code != 0 and "gnt-cluster master-failover" in refused.text
+    large.failover(master)
+    assert set(large.tags) <= _tags(_text(large, master))
+    large.first = large.reach(master)
 
 
 def test_a_failover_after_everything_was_killed(large: Lab) -> None:

@@ -43,6 +43,7 @@ KNOWN = {
     "takeover/node_steps.py": "reads it with configfile",
     "tools/cfgshell.py": "reads and writes it with tools.config_files",
     "tools/cfgupgrade.py": "reads and writes it with tools.config_files",
+    "tools/config_journal.py": "reads and writes it with configfile; asks whether it exists",
     "tools/config_files.py": "reads and writes it with configfile",
     "tools/daemon_util.py": "folds its journal in with configfile",
     "tools/ensure_dirs.py": "sets mode and owner of it and its journal",

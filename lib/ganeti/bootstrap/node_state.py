@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.configfile import files as configfile
 from ganeti.constants import job, ssconf
 from ganeti.platform import paths, ssh_keys, users, watchdog_files
 from ganeti.utils import daemonize, fs, process, x509
@@ -217,8 +218,7 @@ def remove_state(here: paths.Paths) -> None:
     :raises OSError: a file cannot be removed.
     """
     for path in (
-        here.cluster_conf_file,
-        here.cluster_conf_journal,
+        *configfile.own_files(here.cluster_conf_file),
         here.master_state_file,
         here.server_ca_file,
         # Of a process which died while it wrote a key.

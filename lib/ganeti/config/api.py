@@ -51,9 +51,8 @@ def load(path: str) -> tuple[ConfigData, int]:
     try:
         raw = json.loads(files.read(path))
     except FileNotFoundError as err:
-        raise errors.ConfigurationError(
-            f"file {path} is missing. This machine is not the master of a cluster."
-        ) from err
+        why = files.why_missing(path, "This machine is not the master of a cluster.")
+        raise errors.ConfigurationError(f"file {path} is missing. {why}") from err
     except OSError as err:
         raise errors.ConfigurationError(
             f"cannot read {err.filename or path}: {err.strerror}"

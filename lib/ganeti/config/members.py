@@ -53,9 +53,8 @@ def read_members(path: str) -> Members:
     try:
         text = files.read(path)
     except FileNotFoundError as err:
-        raise errors.ConfigurationError(
-            f"file {path} is missing. This node is not a master candidate."
-        ) from err
+        why = files.why_missing(path, "This node is not a master candidate.")
+        raise errors.ConfigurationError(f"file {path} is missing. {why}") from err
     except OSError as err:
         raise errors.ConfigurationError(
             f"cannot read {err.filename or path}: {err.strerror}"

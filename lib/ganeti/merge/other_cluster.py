@@ -23,6 +23,9 @@ from ganeti.runbook import commands
 from ganeti.utils import fs, process, ssh
 from ganeti.wire import json
 
+# A busy master daemon writes the configuration several times a second.
+_READ_TRIES = 20
+
 
 class LoginError(errors.OpExecError):
     """Root of this machine cannot log in to another one with SSH."""
@@ -66,15 +69,30 @@ class OtherCluster:
         path = self.master.path(paths.current().cluster_conf_file)
         with tempfile.TemporaryDirectory(prefix="ganeti-merge-") as directory:
             copy = f"{directory}/config.data"
-            # The journal first, because what leaves it until the file is read is in the file then.
-            journal = files.journal_of(path)
-            done = self.run("cat", journal, check=False)
-            if done.failed and not self.run("test", "-e", journal, check=False).failed:
-                raise errors.OpExecError(f"cannot read {journal} on {self.master.name}")
-            files.replace(copy, self.run("cat", path).stdout, mode=0o600)
-            if not done.failed:
-                fs.write_file(files.journal_of(copy), done.stdout, mode=0o600)
-            return files.read(copy).decode("utf-8")
+            for tries_left in reversed(range(_READ_TRIES)):
+                self._copy_config(path, copy)
+                try:
+                    return files.read(copy).decode("utf-8")
+                except files.OtherBaseError as err:
+                    # Both may have been written between the two readings.
+                    if not tries_left:
+                        raise errors.OpExecError(
+                            f"cannot read {files.journal_of(path)} on {self.master.name}:"
+                            f" {err.strerror}"
+                        ) from err
+                    fs.remove_file(files.journal_of(copy))
+        raise errors.ProgrammerError("the last try either returns or raises")
+
+    def _copy_config(self, path: str, copy: str) -> None:
+        """Copy the configuration of the cluster and its journal to this machine."""
+        # The journal first, because what leaves it until the file is read is in the file then.
+        journal = files.journal_of(path)
+        done = self.run("cat", journal, check=False)
+        if done.failed and not self.run("test", "-e", journal, check=False).failed:
+            raise errors.OpExecError(f"cannot read {journal} on {self.master.name}")
+        files.replace(copy, self.run("cat", path).stdout, mode=0o600)
+        if not done.failed:
+            fs.write_file(files.journal_of(copy), done.stdout, mode=0o600)
 
     def know(self, addresses: Mapping[str, str], ssh_ports: Mapping[str, int]) -> None:
         """Remember how the nodes are reached.

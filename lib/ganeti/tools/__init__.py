@@ -15,6 +15,7 @@ Each module with a function ``main`` is one program; the starters are in the top
 :mod:`.cleaner`           ``ganeti-cleaner``: removes old files
 :mod:`.rapi_passwd`       ``rapi-passwd``: sets passwords and rights of users of the REST interface
 :mod:`.config_files`      what the three programs on configuration files share
+:mod:`.config_journal`    ``cfgshell --journal``: a journal which does not belong to the file
 :mod:`.cfgupgrade`        ``cfgupgrade``: converts a configuration to another version
 :mod:`.cfgshell`          ``cfgshell``: shows and changes a configuration
 :mod:`.sanitize_config`   ``sanitize-config``: prints a configuration without secrets and names

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import cmd
 import copy
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +23,12 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.config import upgrade
+from ganeti.configfile import files as configfile
 from ganeti.constants import cli as exit_codes
 from ganeti.platform import paths
-from ganeti.tools import config_files
+from ganeti.tools import config_files, config_journal
 from ganeti.tools.config_files import say
-from ganeti.utils import text
+from ganeti.utils import fs, text
 from ganeti.wire import json
 
 _UNSAVED: Final = "there are changes which are not saved. Save them, or discard them with 'quit!'."
@@ -251,6 +253,13 @@ class Shell(cmd.Cmd):
         """cat [PATH]: print everything below a path, as JSON"""
         print(json.dumps_pretty(self._tree.get(self._place(line))), end="")
 
+    def do_copy(self, line: str) -> None:
+        """copy FILE: write the configuration on the disk, with its journal, to a new file"""
+        target = self._one(line, "file")
+        if os.path.lexists(target):
+            raise errors.ParameterError(f"{target} exists already")
+        fs.write_file(target, configfile.read(self._path), mode=0o600)
+
     def do_find(self, line: str) -> None:
         """find WORD: list the paths below here whose name or value contains WORD"""
         for path, shown in self._tree.find(self._here, self._one(line, "word")):
@@ -351,6 +360,18 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--write", action="store_true", help="allow changes")
     parser.add_argument(
+        "--journal",
+        choices=config_journal.ACTIONS,
+        metavar="ACTION",
+        help="do something with the journal of the file, and exit: show it, set it aside, or apply"
+        " it to a copy of the file (show, set-aside, apply)",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="COPY",
+        help="for --journal=apply: a copy of the file, made before it was edited or replaced",
+    )
+    parser.add_argument(
         "-c",
         "--command",
         action="append",
@@ -364,6 +385,10 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     options = make_parser().parse_args(argv)
+    if options.journal is not None:
+        return config_journal.run(
+            options.journal, options.path, base=options.base, write=options.write
+        )
     try:
         raw = config_files.read_raw(options.path)
         version = upgrade.version_of(raw)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ganeti import errors
@@ -152,10 +153,7 @@ def backup(path: str, label: str) -> str:
     :returns: the path of the copy.
     :raises OSError: the copy could not be written.
     """
-    target, number = f"{path}.backup-{label}", 1
-    while os.path.exists(target):
-        number += 1
-        target = f"{path}.backup-{label}-{number}"
+    target = fs.free_name(f"{path}.backup-{label}")
     fs.write_file(target, configfile.read(path), mode=os.stat(path).st_mode & 0o777)
     return target
 
@@ -167,12 +165,19 @@ def write(path: str, config: dict[str, Any]) -> None:
     :raises LockError: another process writes the file.
     """
     before = os.stat(path)
-    # The node daemon may be folding in the journal.
-    own = path == paths.current().cluster_conf_file
-    with master_epoch.config_lock() if own else contextlib.nullcontext():
+    with lock_of(path):
         configfile.write_config_file(path, json.dumps(config).encode() + b"\n")
     if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
         os.chown(path, before.st_uid, before.st_gid)
+
+
+def lock_of(path: str) -> AbstractContextManager[None]:
+    """Return the lock of those who write a configuration: the node daemon may be folding in.
+
+    The configuration of another directory has none.
+    """
+    own = path == paths.current().cluster_conf_file
+    return master_epoch.config_lock() if own else contextlib.nullcontext()
 
 
 def next_serial(config: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ Source: Ganeti design 2.2, *Privilege separation*.
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 import stat
 import sys
@@ -69,7 +70,9 @@ def _data_files(here: paths.Paths) -> Iterator[Entry]:
     yield Entry(here.witness_auth_file, 0o440, MASTERD, MASTERD)
     yield Entry(here.witness_ca_file, 0o440, MASTERD, MASTERD)
     yield Entry(here.cluster_conf_file, 0o640, MASTERD, CONFD)
-    yield Entry(here.cluster_conf_journal, 0o640, MASTERD, CONFD)
+    # Those which were set aside, too.
+    for journal in glob.glob(f"{glob.escape(here.cluster_conf_journal)}*"):
+        yield Entry(journal, 0o640, MASTERD, CONFD)
     yield from _own_files(here.cluster_conf_history_dir)
     yield Entry(here.hmac_key, 0o440, CONFD, MASTERD)
     yield Entry(here.known_hosts_file, 0o644, MASTERD, MASTERD)

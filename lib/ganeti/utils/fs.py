@@ -342,6 +342,15 @@ def list_visible(directory: str) -> list[str]:
     return sorted(name for name in os.listdir(directory) if not name.startswith("."))
 
 
+def free_name(path: str) -> str:
+    """Return a path if nothing has it, otherwise the first free one of ``path-2``, ``path-3``..."""
+    found, number = path, 1
+    while os.path.lexists(found):
+        number += 1
+        found = f"{path}-{number}"
+    return found
+
+
 def find_program(name: str, directories: Iterable[str]) -> str | None:
     """Return the first executable file of a name in some directories, or None.
 

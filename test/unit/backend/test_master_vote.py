@@ -259,6 +259,20 @@ def test_demotion_removes_the_journal_and_remembers_what_it_had(node, monkeypatc
     assert (vote.config_epoch, vote.config_serial, vote.config_digest) == (str(E1), 18, "")
 
 
+def test_demotion_of_a_node_whose_copy_was_edited(node, monkeypatch):
+    """Nobody can tell what its state is; a later vote names the highest which it may be."""
+    upload(17, E1)
+    _append(monkeypatch)
+    path = Path(node.cluster_conf_file)
+    path.write_bytes(path.read_bytes().replace(b'"x"', b'"y"'))
+    with pytest.raises(errors.ConfigurationError, match="cfgshell --journal=show"):
+        master_vote.vote()
+    master_vote.demote()
+    assert not [name for name in os.listdir(node.data_dir) if name.startswith("config.data")]
+    vote = master_vote.vote()
+    assert (vote.config_epoch, vote.config_serial, vote.config_digest) == (str(E1), 18, "")
+
+
 def test_the_digest_for_the_verification_counts_the_journal(node, monkeypatch):
     upload(17, E1)
     _append(monkeypatch)

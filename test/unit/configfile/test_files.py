@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ganeti.configfile import files
+from ganeti.configfile.journal import encode
 from ganeti.platform import users
 from ganeti.utils import fs
 
@@ -143,6 +144,9 @@ def test_any_damaged_byte_ends_the_journal(path: str, caplog: pytest.LogCaptureF
     assert f"is damaged after {ends[1]} bytes" in caplog.text
     assert serial_of(Path(path).read_bytes()) == 8
     assert not _journal(path).exists()
+    # The changes behind the damage were acknowledged.
+    (kept,) = files.set_aside_journals(path)
+    assert Path(kept).read_bytes()[ends[1] + 41 :] == whole[ends[1] + 41 :]
 
 
 def test_a_torn_journal_is_explained(path: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -155,37 +159,132 @@ def test_a_torn_journal_is_explained(path: str, caplog: pytest.LogCaptureFixture
     assert _present(path) == 8
 
 
-def test_a_journal_of_an_older_state(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """As an older version of the node daemon leaves it, which does not know of journals."""
-    assert files.change(path, change_to(8))
-    fs.write_file(path, text_of(30))
-    assert _present(path) == 30
-    with caplog.at_level(logging.INFO):
-        assert files.fold(path, unlocked())
-    assert "the configuration has its changes, or a newer state" in caplog.text
-    assert os.listdir(os.path.dirname(path)) == ["config.data"]
-    assert _present(path) == 30
+def _rename(path: str, text: bytes) -> None:
+    fs.write_file(path, text)
 
 
-def test_a_change_after_a_journal_of_an_older_state(path: str) -> None:
-    assert files.change(path, change_to(8))
-    fs.write_file(path, text_of(30))
-    assert files.change(path, change_to(31))
-    assert _present(path) == 31
+def _in_place(path: str, text: bytes) -> None:
+    with open(path, "r+b") as stream:
+        stream.truncate()
+        stream.write(text)
+
+
+# What somebody may have made of state 7, while state 9 is in the journal: an edit, one of the same
+# length, with a higher serial number, an older copy, a newer state of an older version.
+OTHERS = (
+    text_of(7).replace(b"aaa", b"bbbb"),
+    text_of(7).replace(b"aaa", b"bbb"),
+    text_of(7).replace(b'"serial_no":7', b'"serial_no":8').replace(b"aaa", b"bbb"),
+    text_of(9).replace(b"aaa", b"bbb").replace(b'"m"', b'"n"'),
+    text_of(5),
+    text_of(30),
+)
+
+
+@pytest.mark.parametrize("write", [_rename, _in_place])
+@pytest.mark.parametrize("text", OTHERS)
+def test_a_file_which_somebody_else_has_written(
+    path: str, text: bytes, write: Callable[[str, bytes], None]
+) -> None:
+    """Nobody guesses what the state is; the file and the acknowledged changes stay."""
+    for serial in (8, 9):
+        assert files.change(path, change_to(serial))
+    journal = _journal(path).read_bytes()
+    write(path, text)
+    for use in (files.read, lambda name: files.fold(name, unlocked())):
+        with pytest.raises(files.OtherBaseError, match="up to serial number 9") as caught:
+            use(path)
+        assert caught.value.filename == files.journal_of(path)
+        assert "cfgshell --journal=show" in str(caught.value)
+    for serial in (6, 8, 9, 10, 31):
+        assert not files.change(path, change_to(serial))
+    assert (Path(path).read_bytes(), _journal(path).read_bytes()) == (text, journal)
+    # A whole file comes from a master who has everything; the journal is kept even then.
+    files.write_config_file(path, text_of(40))
+    assert _present(path) == 40
+    assert not _journal(path).exists()
+    (kept,) = files.set_aside_journals(path)
+    assert Path(kept).read_bytes() == journal
+    assert files.change(path, change_to(41))
+    assert _present(path) == 41
+
+
+@pytest.mark.parametrize("write", [_rename, _in_place])
+def test_a_copy_of_the_same_file_is_the_same_file(
+    path: str, write: Callable[[str, bytes], None]
+) -> None:
+    """A restored copy has other times and another inode; the checksum decides."""
+    for serial in (8, 9):
+        assert files.change(path, change_to(serial))
+    write(path, text_of(7))
+    os.chmod(path, 0o600)
+    assert _present(path) == 9
+    assert files.change(path, change_to(10))
     assert files.fold(path, unlocked())
-    assert serial_of(Path(path).read_bytes()) == 31
+    assert serial_of(Path(path).read_bytes()) == 10
 
 
-def test_a_journal_alone_is_no_configuration(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_which_has_all_changes_already(path: str) -> None:
+    """A copy of the directory, in which the journal was read before the file."""
+    for serial in (8, 9):
+        assert files.change(path, change_to(serial))
+    journal = _journal(path).read_bytes()
+    assert files.fold(path, unlocked())
+    _journal(path).write_bytes(journal)
+    assert _present(path) == 9
+    assert files.change(path, change_to(10))
+    _journal(path).write_bytes(journal)
+    assert files.fold(path, unlocked())
+    assert serial_of(Path(path).read_bytes()) == 9
+    assert not _journal(path).exists() and files.set_aside_journals(path) == []
+
+
+def test_a_file_which_is_edited_while_it_is_folded_in(path: str) -> None:
     assert files.change(path, change_to(8))
-    os.unlink(path)
+    edited = text_of(7).replace(b"aaa", b"bbb")
+    assert not files.fold(path, unlocked(lambda: _in_place(path, edited)))
+    assert Path(path).read_bytes() == edited
+    with pytest.raises(files.OtherBaseError):
+        files.read(path)
+
+
+def test_a_journal_of_an_earlier_version(path: str) -> None:
+    """It does not say to which file it belongs: its changes follow, or the file has them."""
+    records = [encode(change_to(serial)) for serial in (8, 9)]
+    for start, present in ((7, 9), (8, 9), (9, 9), (30, 30)):
+        fs.write_file(path, text_of(start))
+        _journal(path).write_bytes(b"".join(records))
+        assert _present(path) == present
+        assert files.fold(path, unlocked())
+        assert serial_of(Path(path).read_bytes()) == present
+    fs.write_file(path, text_of(5))
+    _journal(path).write_bytes(b"".join(records))
+    with pytest.raises(files.OtherBaseError, match="up to serial number 9"):
+        files.read(path)
+
+
+def test_only_some_journals_are_kept(path: str) -> None:
+    for number in range(files.MOST_SET_ASIDE + 5):
+        _journal(path).write_bytes(b"%d" % number)
+        assert files.set_aside(path)
+    assert files.set_aside(path) is None
+    kept = {Path(name).read_bytes() for name in files.set_aside_journals(path)}
+    assert kept == {b"%d" % number for number in range(5, files.MOST_SET_ASIDE + 5)}
+    files.remove(path)
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+def test_a_journal_alone_is_no_configuration(path: str) -> None:
+    assert files.change(path, change_to(8))
+    os.rename(path, f"{path}.mine")
     with pytest.raises(FileNotFoundError):
         files.read(path)
     assert not files.change(path, change_to(9))
-    with caplog.at_level(logging.INFO):
-        assert files.fold(path, unlocked())
-    assert "the configuration to which it belonged is gone" in caplog.text
-    assert os.listdir(os.path.dirname(path)) == []
+    with pytest.raises(FileNotFoundError, match="config.data, is missing") as caught:
+        files.fold(path, unlocked())
+    assert caught.value.filename == files.journal_of(path)
+    os.rename(f"{path}.mine", path)
+    assert _present(path) == 8
 
 
 @pytest.mark.parametrize("how", ["directory", "link"])
@@ -351,7 +450,7 @@ def test_two_processes_do_not_fold_in_at_once(path: str) -> None:
 def test_a_reader_never_goes_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after the reading of the journal, anything may happen."""
     source = random.Random(5)
-    real = files._read_journal
+    real = files.read_journal
     present = 7
 
     def write_something() -> None:
@@ -367,21 +466,21 @@ def test_a_reader_never_goes_back(path: str, monkeypatch: pytest.MonkeyPatch) ->
             assert files.change(path, change_to(present))
 
     def slow(name: str) -> bytes | None:
-        monkeypatch.setattr(files, "_read_journal", real)
+        monkeypatch.setattr(files, "read_journal", real)
         for _ in range(source.randrange(3)):
             write_something()
         found = real(name)
         for _ in range(source.randrange(4)):
             write_something()
-        monkeypatch.setattr(files, "_read_journal", slow)
+        monkeypatch.setattr(files, "read_journal", slow)
         return found
 
-    monkeypatch.setattr(files, "_read_journal", slow)
+    monkeypatch.setattr(files, "read_journal", slow)
     for _ in range(40):
         if present > 40:
-            monkeypatch.setattr(files, "_read_journal", real)
+            monkeypatch.setattr(files, "read_journal", real)
             files.write_config_file(path, text_of(7))
             present = 7
-            monkeypatch.setattr(files, "_read_journal", slow)
+            monkeypatch.setattr(files, "read_journal", slow)
         before = present
         assert before <= _present(path) <= present

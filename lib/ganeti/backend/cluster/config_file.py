@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +26,7 @@ from ganeti.backend.cluster import ssconf as ssconf_files
 from ganeti.backend.registry import serves
 from ganeti.configfile import files, history_files
 from ganeti.configfile.content import Change
+from ganeti.configfile.journal import serial_of_end
 from ganeti.platform import master_epoch, paths, users
 from ganeti.utils import fs
 from ganeti.wire import calls, json
@@ -34,10 +34,7 @@ from ganeti.wire.calls.cluster import OTHER_HISTORY
 
 _log = logging.getLogger(__name__)
 
-# The configuration store writes the serial number last, so reading the end is sufficient.
-_LAST_SERIAL = re.compile(rb'[,{]\s*"serial_no":\s*([0-9]{1,15})\s*\}\s*\Z')
 _TAIL_BYTES = 4096
-
 
 #: Seconds between two checks whether the journal is to be folded in.
 FOLD_EVERY_S = 1.0
@@ -68,13 +65,29 @@ def serial_of_file(path: str) -> int:
         raise cannot_read(path, err) from err
 
 
+def highest_serial(path: str) -> int:
+    """Return :func:`serial_of_file`, also if a journal does not belong to its file.
+
+    Nobody can tell what the state is then; the higher number of both counts.
+
+    :raises ConfigurationError: the content is not a configuration.
+    """
+    try:
+        return serial_of_file(path)
+    except errors.ConfigurationError as err:
+        if isinstance(err.__cause__, files.OtherBaseError):
+            return err.__cause__.highest
+        raise
+
+
 def serial_of_snapshot(found: files.Snapshot) -> int:
     """Return the serial number of a configuration.
 
     :raises ConfigurationError: the content is not a configuration.
     """
-    match = _LAST_SERIAL.search(found.end(_TAIL_BYTES))
-    return int(match[1]) if match is not None else serial_of(found.read(), found.path)
+    # Reading the end is sufficient, unless somebody has written the file by hand.
+    last = serial_of_end(found.end(_TAIL_BYTES))
+    return last if last is not None else serial_of(found.read(), found.path)
 
 
 def cannot_read(path: str, err: OSError) -> errors.ConfigurationError:
@@ -87,9 +100,9 @@ def serial_of(content: bytes, name: str = "the uploaded text") -> int:
 
     :raises ConfigurationError: the content is not a configuration.
     """
-    found = _LAST_SERIAL.search(content[-_TAIL_BYTES:])
-    if found is not None:
-        return int(found[1])
+    last = serial_of_end(content[-_TAIL_BYTES:])
+    if last is not None:
+        return last
     try:
         value = json.loads(content.decode("utf-8"))["serial_no"]
     except (errors.ParseError, UnicodeDecodeError, KeyError, TypeError) as err:

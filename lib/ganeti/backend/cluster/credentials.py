@@ -18,6 +18,7 @@ from ganeti import errors
 from ganeti.backend.cluster import jobqueue
 from ganeti.backend.cluster.master_vote import DEMOTED_SUFFIX
 from ganeti.backend.registry import serves
+from ganeti.configfile import files as configfile
 from ganeti.constants import ssconf
 from ganeti.platform import machine, paths, ssh_keys, users
 from ganeti.utils import daemonize, fs, x509
@@ -133,8 +134,7 @@ def leave_files(here: paths.Paths) -> list[str]:
     of the queue are not among them (:func:`ganeti.backend.cluster.jobqueue.remove_jobs`).
     """
     return [
-        here.cluster_conf_file,
-        here.cluster_conf_journal,
+        *configfile.own_files(here.cluster_conf_file),
         here.cluster_conf_file + DEMOTED_SUFFIX,
         here.master_state_file,
         here.known_hosts_file,

@@ -118,7 +118,7 @@ def demote() -> None:
         )
     path = here.cluster_conf_file
     if os.path.exists(path):
-        master_epoch.give_up_config(config_file.serial_of_file(path))
+        master_epoch.give_up_config(config_file.highest_serial(path))
     # Earlier versions kept the copy under another name.
     fs.remove_file(path + DEMOTED_SUFFIX)
     # The node daemon may be folding in the journal.
