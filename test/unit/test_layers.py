@@ -257,7 +257,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "foreign": (
         ("catalogue", "machine"),
         ("export", "images", "libvirt", "ovf", "proxmox"),
-        ("fetching", "ova", "ovf_writer"),
+        ("fetching", "ova", "ovf_writer", "taking"),
         ("reading",),
     ),
     "helpers": (
@@ -370,7 +370,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("instance", "snapshots"),
         ("cluster", "hypervisors"),
         ("fill", "hvparams", "ipolicy", "storage_units"),
-        ("by_node", "cluster_rules"),
+        ("by_node", "cluster_rules", "description"),
     ),
     "objects/disk_templates": (
         ("descriptor",),

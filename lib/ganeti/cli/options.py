@@ -352,3 +352,17 @@ MIGRATION_MODE = Option(
     choices=("live", "non-live"),
     help="let the guest run during the migration (live), or pause it (non-live)",
 )
+
+
+ACCEPT_FROM_DESCRIPTION = text(
+    "--accept-from-description",
+    metavar="NAME,...",
+    help="take these values of the description, although they name things of the node: a hypervisor"
+    " parameter, hypervisor, os, os/PARAMETER, nic/link, nic/mode, nic/vlan, nic/network,"
+    " disk/NUMBER, tags",
+)
+
+
+def accepted(values: Values) -> list[str]:
+    """Return the names of ``--accept-from-description``."""
+    return [name for name in (values.accept_from_description or "").split(",") if name]

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.foreign.machine import USUAL_HYPERVISOR, Disk, Machine, Nic, mac_address, positive
+from ganeti.objects.description import DEFAULT_OS
 from ganeti.utils import clock
 from ganeti.wire import ini
 
 VERSION = "0"
 CONFIG_FILE = "config.ini"
-DEFAULT_OS = "image"
 _EMPTY = ("", "None", "none")
 
 

@@ -201,7 +201,8 @@ def unpacked(path: str, directory: str) -> str:
 def locate(path: str, description: str, directories: Sequence[str] = ()) -> str:
     """Find the image of a disk.
 
-    :param path: the path in the description.
+    :param path: the path in the description. A file of this name beside the description counts more
+        than the one in another place.
     :param description: path of the description; its directory is looked in, too.
     :param directories: where to look first.
     :raises OpPrereqError: there is no such file.
@@ -210,8 +211,8 @@ def locate(path: str, description: str, directories: Sequence[str] = ()) -> str:
     # References of OVF are URIs, in which a space is %20; not every program writes them so.
     names = dict.fromkeys((os.path.basename(path), os.path.basename(urllib.parse.unquote(path))))
     places = [os.path.join(directory, name) for directory in directories for name in names]
-    places += [path] if os.path.isabs(path) else []
     places += [os.path.join(beside, name) for name in names]
+    places += [path] if os.path.isabs(path) else []
     # A volume of Proxmox has no suffix; a copy of it may have one.
     places += [place + suffix for place in places for suffix in (".raw", ".img")]
     for place in places:
@@ -221,6 +222,20 @@ def locate(path: str, description: str, directories: Sequence[str] = ()) -> str:
         f"there is no image for disk {path!r:.120}; looked at {', '.join(places[:4])}",
         errors.ECODE_NOENT,
     )
+
+
+def is_elsewhere(image: str, description: str, directories: Sequence[str] = ()) -> bool:
+    """Tell whether only the description says that a file of this machine is an image.
+
+    It is neither in one of the directories which the administrator names nor, really, in the one of
+    the description: a link there may lead to any file.
+
+    :param image: what :func:`locate` has found.
+    """
+    if os.path.dirname(image) in [directory.rstrip("/") for directory in directories]:
+        return False
+    beside = os.path.dirname(os.path.abspath(description))
+    return os.path.dirname(os.path.realpath(image)) != os.path.realpath(beside)
 
 
 def to_raw(

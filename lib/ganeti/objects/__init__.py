@@ -22,6 +22,7 @@ imported when the name is first used, because many commands need only one small 
 :mod:`.hypervisors`    the hypervisors: a descriptor each
 :mod:`.halt`           why a guest whose process lives does not run
 :mod:`.hvparams`       parameters of hypervisors: types, defaults and checks
+:mod:`.description`    what is taken from a description which somebody else wrote
 :mod:`.disk_templates` the disk templates: a descriptor each
 :mod:`.storage_units`  storage units of a node, and their free space
 :mod:`.snapshots`      names of snapshots, and the space which they need

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors, ht
 from ganeti.constants import disk as disk_c
@@ -35,6 +35,21 @@ if TYPE_CHECKING:
 _NOTHING: dict[str, Any] = {}
 
 
+class Defaults(Protocol):
+    """Whose parameters others inherit: the cluster, or what a program was told of one."""
+
+    @property
+    def hvparams(self) -> Mapping[str, Any]: ...
+    @property
+    def os_hvp(self) -> Mapping[str, Any]: ...
+    @property
+    def osparams(self) -> Mapping[str, Any]: ...
+    @property
+    def osparams_private_cluster(self) -> Mapping[str, Any]: ...
+    @property
+    def nicparams(self) -> Mapping[str, Any]: ...
+
+
 def fill_dict(
     defaults: Mapping[str, Any], custom: Mapping[str, Any] | None, skip: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -46,7 +61,7 @@ def fill_dict(
 
 
 def fill_hv(
-    cluster: Cluster,
+    cluster: Defaults,
     hypervisor: str,
     os_name: str | None = None,
     hvparams: Mapping[str, Any] | None = None,
@@ -82,20 +97,20 @@ def fill_be(cluster: Cluster, beparams: Mapping[str, Any] | None = None) -> dict
     return fill_dict(cluster.beparams.get("default", _NOTHING), beparams)
 
 
-def fill_nic(cluster: Cluster, nicparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def fill_nic(cluster: Defaults, nicparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the parameters of a NIC."""
     return fill_dict(cluster.nicparams.get("default", _NOTHING), nicparams)
 
 
 def fill_osparams(
-    cluster: Cluster, os_name: str, osparams: Mapping[str, Any] | None = None
+    cluster: Defaults, os_name: str, osparams: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the public OS parameters: of the OS, then of its variant, then of the instance."""
     return _by_os(cluster.osparams, os_name, osparams)
 
 
 def fill_osparams_private(
-    cluster: Cluster, os_name: str, osparams: Mapping[str, Any] | None = None
+    cluster: Defaults, os_name: str, osparams: Mapping[str, Any] | None = None
 ) -> ht.PrivateDict:
     """Return the private OS parameters of an instance."""
     return ht.PrivateDict(_by_os(cluster.osparams_private_cluster, os_name, osparams))

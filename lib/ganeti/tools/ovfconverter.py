@@ -19,9 +19,10 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants.cli import EXIT_SUCCESS
-from ganeti.foreign import images, ova, ovf_writer, reading
+from ganeti.foreign import images, ova, ovf_writer, reading, taking
 from ganeti.foreign.export import CONFIG_FILE, Dump, describe, parse_export
 from ganeti.foreign.machine import Machine, Nic, is_name, positive
+from ganeti.objects import description as texts
 from ganeti.platform import machine as platform
 from ganeti.platform import paths
 from ganeti.tools.entry import reports_errors
@@ -60,6 +61,10 @@ def make_parser() -> argparse.ArgumentParser:
              " interfaces of the appliance")  # fmt: skip
     add("--no-nics", action="store_true", help="import: leave out the network interfaces")
     add("--tags", metavar="TAG,...", default="", help="import: tags of the instance")
+    add(texts.OPTION, metavar="NAME,...", default="",
+        help="import: take these values of the appliance, although they name things of the"
+             " node")  # fmt: skip
+    add("--dry-run", action="store_true", help="import: only show what would be done")
     add("-f", "--format", choices=sorted(images.WRITABLE), default="raw",
         help="export: format of the disks (default: %(default)s)")  # fmt: skip
     add("--compress", action="store_true", help="export: compress the disks with gzip")
@@ -196,6 +201,7 @@ def import_appliance(options: argparse.Namespace) -> int:
     fs.make_dirs(top, 0o750)
     with tempfile.TemporaryDirectory(prefix=".import-", dir=top) as work:
         found, description = reading.read(reading.OVF, options.file, work)
+        found, notes = _taken(found, description, options)
         found = changed(found, options)
         name = (options.name or found.name).lower()
         if not is_name(name):
@@ -205,6 +211,9 @@ def import_appliance(options: argparse.Namespace) -> int:
             )
         target = os.path.join(top, name)
         _require_new(target)
+        if options.dry_run:
+            _show(found, name, notes)
+            return EXIT_SUCCESS
         export = os.path.join(work, "export")
         os.mkdir(export, 0o700)
         dumps = images.to_raw(found, description, export, run=_runner(options))
@@ -213,10 +222,47 @@ def import_appliance(options: argparse.Namespace) -> int:
         )
         fs.write_file(os.path.join(export, CONFIG_FILE), text, mode=0o600)
         os.rename(export, target)
-    for note in found.notes:
+    for note in (*found.notes, *notes):
         print(f"{PROGRAM}: notice: {note}")
     print(f"{PROGRAM}: the export is in {target}")
     return EXIT_SUCCESS
+
+
+def _taken(machine: Machine, path: str, options: argparse.Namespace) -> tuple[Machine, list[str]]:
+    """Leave out what the options replace, and refuse what an appliance may not say.
+
+    This program knows no cluster, so no value is the one of the cluster.
+
+    :param path: of the description.
+    :returns: the machine, and a line for each value which is accepted.
+    :raises OpPrereqError: values which are not accepted name things of the node.
+    """
+    hypervisor, _colon, parameters = (options.hypervisor_parameters or "").partition(":")
+    accepted = list(filter(None, options.accept_from_description.split(",")))
+    given = texts.Given(
+        hypervisor=hypervisor or None,
+        hvparams=_values(parameters).keys(),
+        os=options.os_type,
+        osparams=machine.osparams.keys() if options.os_parameters else (),
+        nics=options.no_nics or bool(options.net),
+        tags=bool(options.tags),
+        accepted=accepted,
+    )
+    found, taken = taking.taken(machine, options.file, given, texts.KnownDefaults(), "")
+    refused = [] if options.disk else taking.refused_images(found, path, (), accepted)
+    texts.require(options.file, [*taken.refused, *refused])
+    return found, texts.accepted_notes(taken)
+
+
+def _show(machine: Machine, name: str, notes: Sequence[str]) -> None:
+    """Print what would be imported."""
+    print(
+        f"{PROGRAM}: instance {name}: memory {machine.memory_mib} MiB, virtual processors"
+        f" {machine.vcpus}, disks {len(machine.disks)}, network interfaces {len(machine.nics)}"
+    )
+    for note in (*machine.notes, *notes):
+        print(f"{PROGRAM}: notice: {note}")
+    print(f"{PROGRAM}: nothing was written, because of --dry-run")
 
 
 def _require_new(path: str) -> None:

@@ -63,7 +63,8 @@ def test_an_export_becomes_an_archive_and_comes_back(
         names = archive.getnames()
     assert names[:2] == ["app.ovf", "app.mf"]
     assert names[2] == f"disk0.{form}" + (".gz" if compress else "")
-    back = ["import", str(tmp_path / "app.ova"), "--output-dir", str(tmp_path / "back")]
+    back = ["import", str(tmp_path / "app.ova"), "--output-dir", str(tmp_path / "back"),
+            "--accept-from-description=os,nic/link,nic/mode"]  # fmt: skip
     assert ovfconverter.main(back) == 0
     assert (tmp_path / "back/app/disk0.raw").read_bytes() == content
     found = parse_export((tmp_path / "back/app/config.ini").read_text())
@@ -115,6 +116,68 @@ def test_another_hypervisor_forgets_the_parameters() -> None:
     machine = ovf.parse_ovf((DATA / "ganeti.ovf").read_text())
     changed = ovfconverter.changed(machine, options("import", "x", "-H", "kvm:acpi=True"))
     assert (changed.hypervisor, changed.hvparams) == ("kvm", {"acpi": "True"})
+
+
+EVIL = """  <gnt:GanetiSection xmlns:gnt="http://ganeti">
+    <gnt:OperatingSystem><gnt:Name>evil</gnt:Name>
+      <gnt:Parameters><gnt:script>/tmp/x</gnt:script></gnt:Parameters></gnt:OperatingSystem>
+    <gnt:Hypervisor><gnt:Name>kvm</gnt:Name><gnt:Parameters>
+      <gnt:kvm_extra>-chardev file,id=x,path=/x</gnt:kvm_extra>
+      <gnt:cdrom_image_path>/etc/shadow</gnt:cdrom_image_path>
+      <gnt:acpi>False</gnt:acpi></gnt:Parameters></gnt:Hypervisor>
+  </gnt:GanetiSection>
+"""
+
+
+def evil(tmp_path: Path) -> Path:
+    """An appliance whose section of Ganeti names things of the node."""
+    for path in DATA.glob("*.vmdk"):
+        shutil.copy(path, tmp_path)
+    text = (DATA / "virtualbox.ovf").read_text()
+    found = tmp_path / "evil.ovf"
+    found.write_text(text.replace("</Envelope>", f"{EVIL}</Envelope>"))
+    return found
+
+
+@needs_qemu
+def test_things_of_the_node_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are listed, in a dry run too, and an option or the name of the value accepts them."""
+    argv = ["import", str(evil(tmp_path)), "--output-dir", str(tmp_path / "out"), "-n", "web1"]
+    for more in ([], ["--dry-run"]):
+        assert ovfconverter.main([*argv, *more]) == 1
+        shown = capsys.readouterr().err
+        for part in (
+            "kvm_extra='-chardev file,id=x,path=/x'",
+            "cdrom_image_path='/etc/shadow'",
+            "os='evil'",
+            "OS parameter script='/tmp/x'",
+            "--accept-from-description=os,kvm_extra,cdrom_image_path,os/script",
+        ):
+            assert part in shown
+        assert not list((tmp_path / "out").iterdir())
+    mine = ["-o", "lenny", "-H", "kvm:cdrom_image_path=", "--accept-from-description=kvm_extra"]
+    assert ovfconverter.main([*argv, *mine, "--dry-run"]) == 0
+    assert "kvm_extra is accepted" in capsys.readouterr().out
+    assert ovfconverter.main([*argv, *mine]) == 0
+    found = parse_export((tmp_path / "out/web1/config.ini").read_text())
+    assert (found.os, found.osparams) == ("lenny", {})
+    assert found.hvparams == {
+        "kvm_extra": "-chardev file,id=x,path=/x", "acpi": "False", "cdrom_image_path": "",
+    }  # fmt: skip
+
+
+@needs_qemu
+def test_an_image_which_is_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"root:x" * 1000)
+    top = tmp_path / "appliance"
+    top.mkdir()
+    path = evil(top)
+    (top / "new_disk.vmdk").unlink()
+    (top / "new_disk.vmdk").symlink_to(secret)
+    argv = ["import", str(path), "--output-dir", str(tmp_path / "out"), "-n", "web1"]
+    assert ovfconverter.main(argv) == 1
+    assert "disk 0=" in capsys.readouterr().err
 
 
 def test_a_manifest_which_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,11 @@ from ganeti.cli.instance_creation import OPTIONS, create
 from ganeti.constants import instance as const
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from ganeti.foreign.machine import Machine
+    from ganeti.objects.description import Given
 
 _KINDS = ("libvirt", "ovf", "proxmox")
 #: Options of instances which an import decides itself.
@@ -39,13 +43,13 @@ def import_machine(values: Values, arguments: list[str]) -> int:
     fs.make_dirs(top, 0o750)
     work = tempfile.mkdtemp(prefix=".import-", dir=top)
     try:
-        converted = _convert(values, arguments, top, work)
+        converted = _convert(values, arguments, (top, work), client.query_cluster_info())
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if converted is None:
         terminal.out("Nothing was changed, because of --dry-run.")
         return failures.EXIT_SUCCESS
-    name, target = converted
+    name, target, os_type = converted
     # The export says what the disks are.
     values.set("disks", [])
     values.set("sd_size", None)
@@ -57,7 +61,7 @@ def import_machine(values: Values, arguments: list[str]) -> int:
             start=False,
             src_node=client.query_config_values(["master_node"])[0],
             src_path=name,
-            os_type=values.os,
+            os_type=os_type,
         )
     except errors.GenericError:
         terminal.err(
@@ -69,28 +73,37 @@ def import_machine(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def _convert(values: Values, arguments: list[str], top: str, work: str) -> tuple[str, str] | None:
+def _convert(
+    values: Values, arguments: list[str], places: tuple[str, str], info: Mapping[str, Any]
+) -> tuple[str, str, str] | None:
     """Convert the machine into an export, unless this is a dry run.
 
-    :param top: directory of the exports.
-    :param work: directory below it for unfinished files.
-    :returns: name of the instance and path of its export; None after a dry run.
+    :param places: the directory of the exports, and one below it for unfinished files.
+    :param info: what the cluster says about itself.
+    :returns: name of the instance, path of its export, and OS definition; None after a dry run.
     """
     import dataclasses
     import os
 
-    from ganeti.foreign import images, reading
+    from ganeti.foreign import images, reading, taking
     from ganeti.foreign.export import CONFIG_FILE, Dump, describe
+    from ganeti.objects import description as texts
     from ganeti.platform import machine
     from ganeti.utils import fs
 
+    top, work = places
     found, description = reading.read(values.source_kind, arguments[0], work)
     name = (arguments[1] if len(arguments) > 1 else found.name).lower()
     _require_name(name, arguments[0])
     if values.no_nics:
         found = dataclasses.replace(found, nics=())
     directories = [values.disks_from] if values.disks_from else []
-    _show(found, name)
+    default, enabled = info["default_hypervisor"], info["enabled_hypervisors"]
+    given = _given(values, None if found.hypervisor in enabled else default)
+    found, taken = taking.taken(found, arguments[0], given, texts.defaults_of_info(info), default)
+    _show(found, name, texts.accepted_notes(taken))
+    refused = taking.refused_images(found, description, directories, given.accepted)
+    texts.require(arguments[0], [*taken.refused, *refused])
     for disk in found.disks:
         path = images.locate(disk.path, description, directories)
         if not disk.gzip:
@@ -112,7 +125,31 @@ def _convert(values: Values, arguments: list[str], top: str, work: str) -> tuple
     text = describe(found, name, [Dump(*one) for one in dumps], source=node)
     fs.write_file(os.path.join(export, CONFIG_FILE), text, mode=0o600)
     os.rename(export, target)
-    return name, target
+    return name, target, given.os or found.os or texts.DEFAULT_OS
+
+
+def _given(values: Values, hypervisor: str | None) -> Given:
+    """Return what the options say.
+
+    :param hypervisor: which counts when none is given; None for the one of the description.
+    """
+    from ganeti.cli import instance_options
+    from ganeti.objects.description import Given
+
+    chosen, hvparams = instance_options.hypervisor(values)
+    return Given(
+        hypervisor=chosen or hypervisor,
+        hvparams=hvparams.keys(),
+        os=values.os,
+        osparams={
+            *values.osparams,
+            *(values.osparams_private or ()),
+            *(values.osparams_secret or ()),
+        },
+        nics=bool(values.nics),
+        tags=bool(values.tags),
+        accepted=opt.accepted(values),
+    )
 
 
 def _require_name(name: str, path: str) -> None:
@@ -126,12 +163,12 @@ def _require_name(name: str, path: str) -> None:
         )
 
 
-def _show(found: Machine, name: str) -> None:
+def _show(found: Machine, name: str, accepted: list[str]) -> None:
     terminal.out(
         f"Instance {name}: memory {found.memory_mib} MiB, virtual processors {found.vcpus},"
         f" disks {len(found.disks)}, network interfaces {len(found.nics)}"
     )
-    for note in found.notes:
+    for note in (*found.notes, *accepted):
         terminal.out(f"  - NOTICE: {note}")
 
 
@@ -157,6 +194,7 @@ IMPORT = Command(
             " names or beside it",
         ),
         opt.os_type("OS definition of the instance; image by default"),
+        opt.ACCEPT_FROM_DESCRIPTION,
         opt.DRY_RUN,
         *(option for option in OPTIONS if option.dest not in _OWN),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganeti.constants import hv
 from ganeti.objects.hypervisors.descriptor import ConsoleRequest, HypervisorDescriptor, by_name
-from ganeti.objects.hypervisors.parameter import STRING, HvParam, absolute_path
+from ganeti.objects.hypervisors.parameter import GUEST, STRING, HvParam, absolute_path
 from ganeti.objects.transfer import InstanceConsole
 from ganeti.platform import machine
 
@@ -18,8 +18,9 @@ def _console(request: ConsoleRequest) -> InstanceConsole:
 CHROOT = HypervisorDescriptor(
     name=hv.CHROOT,
     parameters=by_name(
-        HvParam("init_script", STRING, "/ganeti-chroot", check=absolute_path, required=True)
+        HvParam("init_script", STRING, "/ganeti-chroot", GUEST, check=absolute_path, required=True)
     ),
     console=_console,
+    has_own_kernel=False,
     may_be_chosen=False,
 )

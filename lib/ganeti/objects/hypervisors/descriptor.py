@@ -135,6 +135,9 @@ class HypervisorDescriptor:
     can_limit_processors: bool = False
     #: Whether there are guests at all; False when a file stands for each of them.
     runs_guests: bool = True
+    #: Whether a guest has a kernel of its own, which separates it from the node. A guest without
+    #: one is as close to the node as any of its processes.
+    has_own_kernel: bool = True
     #: Whether an instance has a TCP port of the cluster's pool, for VNC or SPICE.
     needs_port: bool = False
     #: Whether the virtual machine monitor itself can open disks by URI, without the kernel.

@@ -8,7 +8,7 @@ from ganeti.objects.hypervisors.descriptor import (
     HypervisorDescriptor,
     by_name,
 )
-from ganeti.objects.hypervisors.parameter import STRING, HvParam
+from ganeti.objects.hypervisors.parameter import GUEST, STRING, HvParam
 from ganeti.objects.transfer import InstanceConsole
 
 
@@ -20,7 +20,7 @@ def _console(request: ConsoleRequest) -> InstanceConsole:
 FAKE = HypervisorDescriptor(
     name=hv.FAKE,
     parameters=by_name(
-        HvParam("migration_mode", STRING, "live", one_of=hv.MIGRATION_MODES, required=True)
+        HvParam("migration_mode", STRING, "live", GUEST, one_of=hv.MIGRATION_MODES, required=True)
     ),
     can_migrate=True,
     can_hotplug=True,

@@ -8,7 +8,18 @@ from collections.abc import Callable
 from ganeti.constants import hv
 from ganeti.objects.hypervisors.cpu_masks import cpu_mask
 from ganeti.objects.hypervisors.descriptor import ConsoleRequest, HypervisorDescriptor, by_name
-from ganeti.objects.hypervisors.parameter import INT, STRING, Check, HvParam, between, non_negative
+from ganeti.objects.hypervisors.parameter import (
+    DEVICE,
+    GUEST,
+    INT,
+    OPTION,
+    PRIVILEGE,
+    STRING,
+    Check,
+    HvParam,
+    between,
+    non_negative,
+)
 from ganeti.objects.transfer import InstanceConsole
 from ganeti.platform import machine
 
@@ -96,32 +107,36 @@ _devices: Callable[[str], str] = _list_of(_DEVICE, "a device such as 'c 1:3 rw'"
 LXC = HypervisorDescriptor(
     name=hv.LXC,
     parameters=by_name(
-        HvParam("cpu_mask", STRING, "", check=cpu_mask),
+        HvParam("cpu_mask", STRING, "", DEVICE, check=cpu_mask),
         HvParam(
             "devices",
             STRING,
             "c 1:3 rw,c 1:5 rw,c 1:7 rw,c 1:8 rw,c 1:9 rw,c 1:10 rw,"
             "c 5:0 rw,c 5:1 rw,c 5:2 rw,c 136:* rw",
+            DEVICE,
             check=_devices,
         ),
         HvParam(
             "drop_capabilities",
             STRING,
             "mac_override,sys_boot,sys_module,sys_time,sys_admin",
+            PRIVILEGE,
             check=_list_of(_CAPABILITY, "a capability such as sys_time"),
         ),
         HvParam(
             "extra_cgroups",
             STRING,
             "",
+            OPTION,
             check=_list_of(_CONTROLLER, "a controller of cgroups such as pids"),
         ),
-        HvParam("extra_config", STRING, "", check=_extra_config),
-        HvParam("num_ttys", INT, 6, check=between(0, _MAX_TTYS), required=True),
-        HvParam("startup_timeout", INT, 30, check=non_negative),
+        HvParam("extra_config", STRING, "", OPTION, check=_extra_config),
+        HvParam("num_ttys", INT, 6, GUEST, check=between(0, _MAX_TTYS), required=True),
+        HvParam("startup_timeout", INT, 30, GUEST, check=non_negative),
     ),
     can_hotplug=True,
     can_limit_processors=True,
+    has_own_kernel=False,
     keeps_console_log=True,
     console=_console,
     guest_titles=("[lxc monitor] ",),

@@ -7,8 +7,11 @@ pure: whether a file exists is known only on a node, which asks
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Any
+
+from ganeti import errors
 
 # Names of types, as users and the constants of other subjects have them.
 STRING = "string"
@@ -23,6 +26,22 @@ FILE = "file"
 DIRECTORY = "directory"
 FILE_OR_URL = "file or URL"
 
+# What a parameter is about: the guest, or a thing of the node. A description by somebody else, such
+# as an appliance or an export, may say the first, and not the second (objects/description.py).
+GUEST = "the guest"
+# A model of hardware, as long as the value is a word; otherwise options of the program.
+MODEL = "a model of hardware"
+PROGRAM = "a program of the node"
+NODE_FILE = "a file of the node"
+DEVICE = "devices or processors of the node"
+OPTION = "options of a program of the node"
+ADDRESS = "an address of the node"
+# Also what protects others from the guest, or the guest from others: any value counts.
+PRIVILEGE = "privileges and protection of the guest"
+#: All of them.
+CONCERNS = (GUEST, MODEL, PROGRAM, NODE_FILE, DEVICE, OPTION, ADDRESS, PRIVILEGE)
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+
 Check = Callable[[Any], str]
 
 
@@ -30,28 +49,33 @@ class HvParam:
     """One parameter of a hypervisor.
 
     :ivar type: one of the names of types of this module.
+    :ivar concerns: what it is about, one of :data:`CONCERNS`.
     :ivar one_of: the allowed values; empty allows all of the type.
     :ivar check: returns what is wrong with a value, as the end of a sentence, or an empty text.
     :ivar node_check: what a node must find at the path which is the value; empty for other values.
     :ivar required: whether the parameter must have a value which is not empty.
     """
 
-    __slots__ = ("check", "default", "name", "node_check", "one_of", "required", "type")
+    __slots__ = ("check", "concerns", "default", "name", "node_check", "one_of", "required", "type")
 
     def __init__(
         self,
         name: str,
         type_: str,
         default: Any,
+        concerns: str,
         *,
         one_of: Collection[Any] = (),
         check: Check | None = None,
         node_check: str = "",
         required: bool = False,
     ) -> None:
+        if concerns not in CONCERNS:
+            raise errors.ProgrammerError(f"parameter {name} concerns {concerns!r}")
         self.name = name
         self.type = type_
         self.default = default
+        self.concerns = concerns
         self.one_of = one_of
         self.check = check
         self.node_check = node_check
@@ -66,6 +90,18 @@ class HvParam:
         if self.node_check and not (self.node_check == FILE_OR_URL and is_url(value)):
             return absolute_path(value)
         return self.check(value) if self.check is not None else ""
+
+    def names_of_node(self, value: Any) -> str:
+        """Return which thing of the node a value names, for people; empty when it names none.
+
+        A path, a device or an option which is empty names nothing. Protection which is switched off
+        is a value as any other.
+        """
+        if self.concerns == GUEST or (not value and self.concerns != PRIVILEGE):
+            return ""
+        if self.concerns == MODEL:
+            return "" if isinstance(value, str) and _WORD.fullmatch(value) else OPTION
+        return self.concerns
 
 
 def is_url(value: str) -> bool:
