@@ -306,8 +306,16 @@ def test_failures_leave_nothing(cluster: Cluster) -> None:
     assert cluster.rows("gnt-instance", "list", "-o", "name") == [[name]]
     assert list(cluster.path(two, "srv/ganeti/file-storage").glob("copy*")) == []
     cluster.path(two, "srv/ganeti/os/script/import").write_text(IMPORT)
-    # An export that somebody has damaged.
+    # An export that somebody has changed on the node, and then damaged.
     ini = cluster.path(two, f"var/lib/ganeti/export/{name}/config.ini")
+    good = ini.read_text()
+    ini.write_text(good.replace("os = script", "os = plain"))
+    for more in ((), ("--dry-run",)):
+        cluster.run(
+            "gnt-backup", "import", "-n", two, "--src-dir", name, *more, "copy.example.com"
+        ).failed("os='plain'", "--accept-from-description=os")
+    assert cluster.rows("gnt-instance", "list", "-o", "name") == [[name]]
+    ini.write_text(good)
     ini.write_text(ini.read_text().replace("disk0_dump = ", "disk0_dump = ../"))
     cluster.run("gnt-backup", "import", "-n", two, "--src-dir", name, "copy.example.com").failed(
         "not the name of a file"
@@ -495,6 +503,7 @@ def move_back(cluster: Cluster, other: Cluster, directory: Path, name: str, want
         ).ok()
         addresses.append(one.rows("gnt-node", "list", "-o", "pip", one.master)[0][0])
     other.run("gnt-instance", "startup", name).ok()
+    accepted: list[str] = []
 
     def run(*options: str) -> Finished:
         return run_program(
@@ -508,12 +517,17 @@ def move_back(cluster: Cluster, other: Cluster, directory: Path, name: str, want
                 "--dest-primary-node",
                 cluster.node_names[1],
                 *options,
+                *accepted,
                 *addresses,
                 name,
             ),
             Cluster.outside(),
         )
 
+    run().failed("was not moved", "os='script'", "--accept-from-description=os")
+    run("--dry-run").failed("os='script'")
+    accepted = ["--accept-from-description=os"]
+    assert "OS script" in run("--dry-run").ok().stdout
     run("--dest-disk-template", "drbd").failed("was not moved", "drbd is not enabled")
     assert other.rows("gnt-instance", "list", "-o", "name,status") == [[name, "running"]]
     done = run(

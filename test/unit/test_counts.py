@@ -39,7 +39,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 279),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        524,
+        526,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 104),
     "ganeti-confd": ("import ganeti.server.confd", 116),

@@ -227,7 +227,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "cmdlib/ops/transfer": (
         ("export_description", "exports", "keys", "signed", "zero_free_space"),
-        ("disk_copy", "handshake"),
+        ("disk_copy", "handshake", "seal"),
         ("import_source",),
     ),
     "cmdlib/ops/verify": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -200,6 +201,7 @@ def _without_option() -> dict[str, Any]:
         "max_running_jobs": job.MAX_RUNNING_DEFAULT,
         "max_tracked_jobs": job.MAX_TRACKED_DEFAULT,
         "instance_communication_network": "",
+        "export_key": secrets.token_hex(32),
         "data_collectors": cluster_rules.data_collectors({}, None, None),
     }
 

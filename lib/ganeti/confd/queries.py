@@ -55,6 +55,8 @@ def hide_secrets(value: dict[str, Any]) -> dict[str, Any]:
     for key, inner in value.items():
         if key in ("osparams_private", "osparams_private_cluster"):
             copy[key] = ht.redact(inner)
+        elif key == "export_key":
+            copy[key] = ht.REDACTED
         elif key == "logical_id" and value.get("dev_type") == disk_const.DRBD8:
             copy[key] = [
                 ht.REDACTED if index == _DRBD_SECRET else part for index, part in enumerate(inner)

@@ -329,6 +329,7 @@ OURS: dict[str, tuple[str, ...]] = {
         "auto_balance",
         "auto_failover",
         "auto_instance_failover",
+        "export_key",
         "job_execution",
         "node_watchdog",
         "rapi_require_authentication",
@@ -346,6 +347,8 @@ OURS: dict[str, tuple[str, ...]] = {
 
 # Own fields which the master writes for itself: without them no setting is lost.
 _RECORDS = {
+    # Without it, exports of the cluster are read as those of others.
+    "cluster": ("export_key",),
     "nodes": ("auto_failover", "key_pins", "watchdog"),
     # Other versions treat every network as if it was set.
     "networks": ("isolated",),

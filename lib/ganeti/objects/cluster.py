@@ -93,6 +93,8 @@ class Cluster:
     auto_balance: dict[str, Any] | None = None
     #: Ours: ``threads`` or ``processes``.
     job_execution: str = unstored("threads")
+    #: Ours: secret of the master candidates, with which exports are sealed; empty before the first.
+    export_key: str = unstored("")
     ssh_key_type: str
     ssh_key_bits: int
     ctime: float = 0

@@ -167,6 +167,13 @@ class OpInstanceCreate(OpCode):
         default=None,
         added=True,
     )
+    accept_from_description: list[str] | None = param(
+        ht.Maybe(ht.ListOf(ht.NonEmptyString)),
+        "Names of values which are taken from the description of an export, although they name"
+        " things of the node; see gnt-backup(8)",
+        default=None,
+        added=True,
+    )
     tags: list[str] = params.TAGS
     instance_communication: bool = param(
         ht.Bool, "Let the guest communicate with its node", default=False

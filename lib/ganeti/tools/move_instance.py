@@ -13,6 +13,11 @@ transfer alone, and the instance never runs in both clusters. When a step fails 
 on the source is as it was, and nothing remains on the destination. If this program itself is ended,
 the instance on the source may stay stopped.
 
+What the source says about the instance is the text of another cluster. It is read, and not obeyed:
+values which name things of a node, and are not those of the destination, are listed and refused
+before anything is done, unless the user gives others or accepts them by their names
+(:mod:`ganeti.objects.description`).
+
 With ``--keep-source-instance`` both instances exist at the end, and run if the old one ran.
 """
 
@@ -31,7 +36,8 @@ from ganeti import errors
 from ganeti.cli import terminal, value_types
 from ganeti.cli.value_types import for_argparse
 from ganeti.constants.instance import BE_PARAM_TYPES_WITH_MEMORY
-from ganeti.objects import hvparams
+from ganeti.objects import description, hvparams
+from ganeti.objects.description import Described, Given, Taken
 from ganeti.rapi import client as rapi
 
 EXIT_SUCCESS: Final = 0
@@ -100,6 +106,8 @@ class MoveOptions:
     """Options of the user for the move, and the properties which change on the destination.
 
     :ivar nics: number of the interface -> parameters which change.
+    :ivar accepted: names of values of the source which are taken, although they name things of a
+        node (:mod:`ganeti.objects.description`).
     :ivar keep: leave the instance on the source.
     :ivar tries: number of attempts which consider only nodes that no other job uses at the moment.
     :ivar delay_s: seconds between two such attempts.
@@ -115,19 +123,47 @@ class MoveOptions:
     beparams: Mapping[str, Any] | None = None
     osparams: Mapping[str, Any] | None = None
     nics: Mapping[int, Mapping[str, Any]] | None = None
+    os_type: str | None = None
+    accepted: Sequence[str] = ()
     compress: str = "none"
     keep: bool = False
     tries: int = 0
     delay_s: float = 0
 
 
-def specification(info: Mapping[str, Any], options: MoveOptions) -> dict[str, Any]:
+def taken(info: Mapping[str, Any], options: MoveOptions, cluster: Mapping[str, Any]) -> Taken:
+    """Decide what is taken of what the source says about the instance.
+
+    :param info: the result of ``GetInstanceInfo`` of the source.
+    :param cluster: the result of ``GetInfo`` of the destination.
+    :raises OpPrereqError: an accepted name cannot exist.
+    """
+    described = Described(
+        source=f"the source cluster's description of instance {info['name']}",
+        hypervisor=info["hypervisor"],
+        hvparams=info["hv_instance"],
+        os=info["os"] or "",
+        osparams=info["os_instance"],
+        nics=[_nic(nic) for nic in info["nics"]],
+    )
+    given = Given(
+        hypervisor=options.hypervisor,
+        hvparams=(options.hvparams or {}).keys(),
+        os=options.os_type,
+        osparams=(options.osparams or {}).keys(),
+        nic_parts={number: values.keys() for number, values in (options.nics or {}).items()},
+        accepted=options.accepted,
+    )
+    default = cluster.get("default_hypervisor") or ""
+    return description.taken(described, given, description.defaults_of_info(cluster), default)
+
+
+def specification(info: Mapping[str, Any], options: MoveOptions, values: Taken) -> dict[str, Any]:
     """Return the parameters of the new instance for the REST daemon of the destination.
 
     :param info: the result of ``GetInstanceInfo`` of the source.
+    :param values: what is taken of it.
     """
-    hypervisor = options.hypervisor or info["hypervisor"]
-    inherited = info["hv_instance"] if hypervisor == info["hypervisor"] else {}
     backend = dict(options.beparams or {})
     if "memory" in backend:
         backend["minmem"] = backend["maxmem"] = backend.pop("memory")
@@ -137,17 +173,16 @@ def specification(info: Mapping[str, Any], options: MoveOptions) -> dict[str, An
         "disk_template": options.disk_template or info["disk_template"],
         "disks": [_disk(disk) for disk in info["disks"]],
         "nics": [
-            {**_nic(nic), **(options.nics or {}).get(index, {})}
-            for index, nic in enumerate(info["nics"])
+            {**nic, **(options.nics or {}).get(index, {})} for index, nic in enumerate(values.nics)
         ],
-        "os_type": info["os"],
+        "os_type": values.os,
         "pnode": options.primary_node,
         "snode": options.secondary_node,
         "iallocator": options.iallocator,
-        "hypervisor": hypervisor,
-        "hvparams": {**inherited, **(options.hvparams or {})},
+        "hypervisor": options.hypervisor or values.hypervisor,
+        "hvparams": {**values.hvparams, **(options.hvparams or {})},
         "beparams": {**info["be_actual"], **backend},
-        "osparams": {**info["os_instance"], **(options.osparams or {})},
+        "osparams": {**values.osparams, **(options.osparams or {})},
         "start": info["config_state"] == "up",
         "compress": options.compress,
     }
@@ -200,10 +235,12 @@ class Mover:
             raise MoveError(
                 f"instance {info['name']} has no disks. Create it on the destination instead."
             )
+        values = self._taken(info)
         name = info["name"]
         prepared = self._result(self._source, self._source.PrepareExport(name, _REMOTE), "source")
         # The preparation has measured the disks.
-        wanted = specification(self._info(name), self._options)
+        info = self._info(name)
+        wanted = specification(info, self._options, values)
         # Kept on the source, the instance is to run in both clusters.
         hand_over = wanted["start"] and not self._options.keep
         if hand_over:
@@ -224,6 +261,42 @@ class Mover:
         if not self._options.keep:
             self._take_over(name, wanted["name"], start=hand_over)
         self._say(f"instance {wanted['name']} is complete")
+
+    def plan(self, name: str) -> list[str]:
+        """Find out whether an instance can be moved, as far as that is known without a change.
+
+        :returns: lines about the new instance, for the user.
+        :raises MoveError: values of the source are refused.
+        """
+        info = self._info(name)
+        values = self._taken(info)
+        wanted = specification(info, self._options, values)
+        lines = [
+            f"instance {wanted['name']}: OS {wanted['os_type']}, hypervisor {wanted['hypervisor']},"
+            f" disk template {wanted['disk_template']}, disks {len(wanted['disks'])}"
+        ]
+        for kind in ("hvparams", "beparams", "osparams"):
+            if wanted[kind]:
+                shown = ", ".join(f"{key}={value!r}" for key, value in wanted[kind].items())
+                lines.append(f"{kind}: {shown}")
+        lines += [f"interface {number}: {nic}" for number, nic in enumerate(wanted["nics"])]
+        return lines + description.accepted_notes(values)
+
+    def _taken(self, info: Mapping[str, Any]) -> Taken:
+        """Decide what is taken of what the source says.
+
+        :raises MoveError: values are refused.
+        """
+        try:
+            values = taken(info, self._options, self._destination.GetInfo())
+            description.require(
+                f"the source cluster's description of instance {info['name']}", values.refused
+            )
+        except errors.OpPrereqError as err:
+            raise MoveError(str(err.args[0])) from err
+        for note in description.accepted_notes(values):
+            self._say(note)
+        return values
 
     def clean_up(self, name: str) -> str:
         """Find out how an interrupted move has ended, and remove an incomplete new instance.
@@ -576,6 +649,15 @@ def _add_instance_options(parser: argparse.ArgumentParser) -> None:
         default={},
         help="OS parameters that change",
     )
+    add("-o", "--os-type", metavar="OS", help="new OS definition, with its variant")
+    add(
+        description.OPTION,
+        metavar="NAME,...",
+        default="",
+        help="take these values of the source, although they name things of a node: os,"
+        " os/PARAMETER, hypervisor, a hypervisor parameter, nic/link, nic/mode, nic/vlan,"
+        " nic/network",
+    )
     add(
         "--net",
         dest="nics",
@@ -624,6 +706,11 @@ def _add_transfer_options(parser: argparse.ArgumentParser) -> None:
         help="do not remove the instance from the source",
     )
     add(
+        "--dry-run",
+        action="store_true",
+        help="only show the new instance, and which values of the source are taken or refused",
+    )
+    add(
         "--cleanup",
         action="store_true",
         help="only find out how an interrupted move has ended, and remove an incomplete instance"
@@ -643,6 +730,8 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         for name in ("dest_instance_name", "dest_primary_node", "dest_secondary_node"):
             if getattr(options, name):
                 parser.error(f"--{name.replace('_', '-')} works with one instance only")
+    if options.dry_run and options.cleanup:
+        parser.error("--dry-run and --cleanup exclude each other")
     if options.iallocator and options.dest_primary_node:
         parser.error("--iallocator and --dest-primary-node exclude each other")
     if options.opportunistic_tries and not options.iallocator:
@@ -681,6 +770,8 @@ def move_options(options: argparse.Namespace) -> MoveOptions:
         beparams=value_types.typed_params(options.beparams, BE_PARAM_TYPES_WITH_MEMORY),
         osparams=options.osparams,
         nics=nics,
+        os_type=options.os_type,
+        accepted=[name for name in options.accept_from_description.split(",") if name],
         compress=options.compress,
         keep=options.keep_source_instance,
         tries=options.opportunistic_tries,
@@ -733,7 +824,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             lambda line: log.info("%s: %s", name, terminal.shown(line)),
         )
         try:
-            if options.cleanup:
+            if options.dry_run:
+                for line in mover.plan(name):
+                    terminal.out(terminal.shown(line))
+            elif options.cleanup:
                 terminal.out(f"Instance {name}: {terminal.shown(mover.clean_up(name))}.")
             else:
                 mover.move(name)
@@ -744,7 +838,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(options.parallel) as pool:
         problems = list(pool.map(move, options.instances))
     for name, problem in zip(options.instances, problems, strict=True):
-        if problem is None and options.cleanup:
+        if problem is None and (options.cleanup or options.dry_run):
             continue
         if options.cleanup:
             terminal.err(f"Instance {name} was not cleaned up: {problem}")

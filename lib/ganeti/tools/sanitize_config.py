@@ -155,6 +155,7 @@ class Sanitizer:
     def _cluster(self, cluster: dict[str, Any]) -> None:
         cluster["rsahostkeypub"] = _NO_SECRET
         _set(cluster, "dsahostkeypub", _NO_SECRET)
+        _set(cluster, "export_key", _NO_SECRET)
         cluster["candidate_certs"] = dict.fromkeys(cluster["candidate_certs"], _DIGEST)
         cluster["osparams_private_cluster"] = {
             name: dict.fromkeys(params, _NO_SECRET)

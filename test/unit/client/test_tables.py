@@ -24,6 +24,8 @@ PUBLISHED: dict[str, Any] = json.loads(
 
 #: Options which nobody else has.
 ADDED = {
+    "--accept-from-description": "texts from outside are read, and not obeyed",
+    "--os-type": "the OS definition of an import is the choice of the administrator",
     "--output": "formats for programs on lists and infos",
     "--auto-balance": "automatic balance by the watcher",
     "--leave-out": "an upgrade without nodes which are offline",

@@ -85,6 +85,7 @@ def test_stored_attributes_are_as_published(name, cls):
             "node_watchdog",
             "rapi_require_authentication",
             "job_execution",
+            "export_key",
         },
         "ConfigData": {"damaged", "documents"},
         "Instance": {"importing_since"},

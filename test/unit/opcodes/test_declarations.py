@@ -48,7 +48,10 @@ OWN_PARAMS = {
     "OP_GROUP_ADD": {"enabled_hypervisors": "clusters whose nodes have different hypervisors"},
     "OP_GROUP_SET_PARAMS": {"enabled_hypervisors": "the same"},
     "OP_INSTANCE_SET_PARAMS": {"hypervisor": "a stopped instance changes its hypervisor"},
-    "OP_INSTANCE_CREATE": {"explain": "the reasons for the choice of nodes"},
+    "OP_INSTANCE_CREATE": {
+        "explain": "the reasons for the choice of nodes",
+        "accept_from_description": "texts from outside are read, and not obeyed",
+    },
     "OP_TEST_ALLOCATOR": {"explain": "the reasons for the choice of nodes"},
     "OP_INSTANCE_REMOVE": {
         "unfinished_import": "the watcher removes only what is left of an import"

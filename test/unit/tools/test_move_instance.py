@@ -34,6 +34,18 @@ PREPARED = {"handshake": [0, "d", "s"], "x509_key_name": ["key", "d", "s"], "x50
 ANNOUNCED = {"disks": [["192.0.2.9", 5000, "magic", "d", "s"]], "x509_ca": "our ca"}
 
 
+#: What the destination says about itself.
+CLUSTER: dict[str, Any] = {
+    "default_hypervisor": "kvm",
+    "enabled_hypervisors": ["kvm", "xen-pvm"],
+    "hvparams": {"kvm": {"kvm_extra": "", "vnc_bind_address": "127.0.0.1"}},
+    "os_hvp": {},
+    "osparams": {},
+    "nicparams": {"default": {"mode": "bridged", "link": "br0", "vlan": ""}},
+}
+ACCEPTED = ("os", "os/size", "nic/network")
+
+
 class Side:
     """A cluster whose jobs end as said: ``outcomes`` has a result or an error per job."""
 
@@ -77,6 +89,9 @@ class Side:
             return {"status": "error", "opresult": [["OpPrereqError", list(outcome.args)]]}
         return {"status": rapi.JOB_STATUS_SUCCESS, "opresult": [outcome]}
 
+    def GetInfo(self) -> dict[str, Any]:  # noqa: N802
+        return CLUSTER
+
     def methods(self) -> list[str]:
         return [name for name, _args, _kwargs in self.calls]
 
@@ -98,7 +113,7 @@ def move(source: Side, destination: Side, options: MoveOptions | None = None) ->
     mover = Mover(
         source,
         destination,
-        options or MoveOptions(),
+        dataclasses.replace(options or MoveOptions(), accepted=ACCEPTED),
         said.append,  # type: ignore[arg-type]
         sleep=lambda delay_s: said.append(f"slept {delay_s}"),
     )
@@ -144,6 +159,69 @@ def test_the_instance_is_the_same_there() -> None:
     }
     assert source.methods()[3:] == ["ShutdownInstance", "ExportInstance", "DeleteInstance"]
     assert destination.methods() == ["CreateInstance", "StartupInstance"]
+
+
+EVIL = {
+    "kvm_extra": "-chardev file,id=x,path=/x",
+    "cdrom_image_path": "/etc/shadow",
+    "vnc_bind_address": "127.0.0.1",
+    "kernel_path": "",
+    "acpi": False,
+}
+
+
+def mover_of(source: Side, destination: Side, **options: Any) -> Mover:
+    return Mover(source, destination, MoveOptions(**options), print)  # type: ignore[arg-type]
+
+
+def test_things_of_the_node_are_not_taken_from_the_other_cluster() -> None:
+    """They are listed before anything is prepared, stopped or made."""
+    source, destination = clusters()
+    evil = {**INFO, "hv_instance": EVIL, "os": "evil"}
+    evil["nics"] = [[*INFO["nics"][0][:5], "br-admin", *INFO["nics"][0][6:]], INFO["nics"][1]]
+    source.outcomes["GetInstanceInfo"] = {"web.example.com": evil}
+    for act in ("move", "plan"):
+        with pytest.raises(MoveError) as caught:
+            getattr(mover_of(source, destination), act)("web")
+        for part in (
+            "the source cluster's description of instance web.example.com names things of the node",
+            "kvm_extra='-chardev file,id=x,path=/x'",
+            "cdrom_image_path='/etc/shadow'",
+            "os='evil'",
+            "OS parameter size='9'",
+            "interface 0: link='br-admin'",
+            "interface 1: network='lan'",
+            "=os,kvm_extra,cdrom_image_path,os/size,nic/link,nic/network",
+        ):
+            assert part in str(caught.value)
+    assert set(source.methods()) == {"GetInstanceInfo"} and destination.methods() == []
+    # The user says other values, or accepts these.
+    mine: dict[str, Any] = {
+        "hvparams": {"cdrom_image_path": ""},
+        "os_type": "debian",
+        "nics": {0: {"link": "br1"}},
+        "accepted": ["kvm_extra", "nic/network"],
+    }
+    lines = mover_of(source, destination, **mine).plan("web")
+    assert any("kvm_extra" in line and "is accepted" in line for line in lines)
+    assert destination.methods() == []
+    mover_of(source, destination, **mine).move("web")
+    ((args, created),) = destination.of("CreateInstance")
+    assert (created["os_type"], created["osparams"]) == ("debian", {})
+    assert created["hvparams"] == {**EVIL, "cdrom_image_path": ""}
+    assert (args[4][0]["link"], args[4][1]["network"]) == ("br1", "lan")
+
+
+def test_a_source_which_says_something_else_the_second_time() -> None:
+    """What was judged is what is taken."""
+    source, destination = clusters()
+    answers = [INFO, {**INFO, "hv_instance": EVIL, "os": "evil", "hypervisor": "chroot"}]
+    mover = mover_of(source, destination, accepted=ACCEPTED)
+    mover._info = lambda name: answers.pop(0)  # type: ignore[method-assign]
+    mover.move("web")
+    ((_args, created),) = destination.of("CreateInstance")
+    assert (created["os_type"], created["hypervisor"]) == ("debian+min", "kvm")
+    assert created["hvparams"] == {"acpi": False}
 
 
 def test_a_stopped_instance_stays_stopped() -> None:
@@ -441,6 +519,9 @@ def test_options(tmp_path: Any) -> None:
             "--net",
             "0:mac=auto,network=lan",
             "--keep-source-instance",
+            "-o",
+            "debian",
+            "--accept-from-description=kvm_extra,os/size",
             "-p",
             "3",
             "-I",
@@ -462,6 +543,8 @@ def test_options(tmp_path: Any) -> None:
         "osparams": {"size": "3"},
         "nics": {0: {"mac": "auto", "network": "lan"}},
         "keep": True,
+        "os_type": "debian",
+        "accepted": ["kvm_extra", "os/size"],
         "tries": 2,
         "delay_s": 30,
     }
@@ -493,6 +576,7 @@ def test_options(tmp_path: Any) -> None:
         ["--dest-instance-name", "x", "another"],
         ["--net", "no_0"],
         ["-B", "=1"],
+        ["--dry-run", "--cleanup"],
     ],
 )
 def test_wrong_options(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,6 +82,8 @@ def import_instance(values: Values, arguments: list[str]) -> int:
         src_path=values.src_dir,
         identify_defaults=values.identify_defaults,
         compress=values.compress,
+        os_type=values.os,
+        accept_from_description=opt.accepted(values) or None,
     )
 
 
@@ -173,6 +175,8 @@ PROGRAM = Program(
             [Argument("instance", 1, 1)],
             [
                 *instance_creation.OPTIONS,
+                opt.os_type("OS definition of the instance, in place of the one of the export"),
+                opt.ACCEPT_FROM_DESCRIPTION,
                 opt.node("--src-node", help="node with the export; by default all nodes are asked"),
                 opt.text(
                     "--src-dir",

@@ -62,6 +62,8 @@ def import_machine(values: Values, arguments: list[str]) -> int:
             src_node=client.query_config_values(["master_node"])[0],
             src_path=name,
             os_type=os_type,
+            # The job reads the export as any other one.
+            accept_from_description=opt.accepted(values) or None,
         )
     except errors.GenericError:
         terminal.err(

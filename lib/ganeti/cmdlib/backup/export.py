@@ -30,7 +30,7 @@ from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import helper, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.cmdlib.ops.transfer import disk_copy, export_description, exports, handshake
+from ganeti.cmdlib.ops.transfer import disk_copy, export_description, exports, handshake, seal
 from ganeti.cmdlib.ops.transfer import zero_free_space as zeroing
 from ganeti.constants import disk as disk_c
 from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
@@ -39,7 +39,6 @@ from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.platform import paths
-from ganeti.utils.text import new_uuid
 from ganeti.wire.calls import (
     BLOCKDEV_FIND_MULTI,
     BLOCKDEV_GETDIMENSIONS,
@@ -72,7 +71,8 @@ class ExportPlan:
     :ivar running: whether the guest runs now.
     :ivar target: the target node; None for an export to another cluster.
     :ivar remote: the other cluster; None for an export to a node.
-    :ivar identity: of the new export, random; empty for a target whose release has none.
+    :ivar identity: of the new export, random, with the seal of the cluster; empty until it begins,
+        and for a target whose release has none.
     :ivar zeroing: work of the helper guest which overwrites free space first; None for no work.
     """
 
@@ -179,7 +179,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             )
         self._require_snapshot_space(instance, source, disks)
         work = zeroing.plan(self.config, self.op, instance, source, running=running)
-        return ExportPlan(instance, source, running, target, remote, new_uuid(), work)
+        return ExportPlan(instance, source, running, target, remote, "", work)
 
     def _require_complete_replicas(
         self, instance: Instance, source: Node, disks: Sequence[Disk]
@@ -290,10 +290,13 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         return True, arrived
 
     def _prepare_target(self, plan: ExportPlan, target: Node) -> ExportPlan:
-        """Remove what interrupted exports have left, and learn what the target can do."""
+        """Remove what interrupted exports have left, and make the identity of the new export."""
         found = exports.find(self.config, self.rpc, plan.instance.name)
         exports.remove_unfinished(self.ctx, plan.instance.name, found)
-        return replace(plan, identity="") if target.uuid in found.former else plan
+        if target.uuid in found.former:
+            return plan
+        filled = self.config.filled(plan.instance)
+        return replace(plan, identity=seal.sealed_identity(self.ctx, filled))
 
     def _export(self, plan: ExportPlan) -> list[bool]:
         """Send all disks; start the instance again if it was stopped."""

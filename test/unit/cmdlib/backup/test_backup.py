@@ -12,7 +12,7 @@ from fakes.disks import drbd_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.backend.backup import exports
-from ganeti.cmdlib.ops.transfer import disk_copy, handshake, signed
+from ganeti.cmdlib.ops.transfer import disk_copy, handshake, seal, signed
 from ganeti.constants.hv import STATE_RUNNING
 from ganeti.objects import Disk
 from ganeti.objects.transfer import BlockDevStatus, ImportExportStatus
@@ -613,16 +613,20 @@ def description(master, changes=(), identity=""):
     return text
 
 
-def importing(changes=()):
-    """The second node has an export of ``web``, whose instance is gone."""
+def importing(changes=(), identity=None, **more):
+    """The second node has an export of ``web`` with a good seal, and the instance is gone."""
     master, nodes = exporting(
         disks=2,
         running=False,
         tags=("blue", "fast"),
         beparams={"maxmem": 512, "minmem": 256},
         osparams={"size": "big"},
+        **more,
     )
-    text = description(master, changes)
+    if identity is None:
+        filled = master.config.filled(master.config.instances()[0])
+        identity = seal.sealed_identity(master, filled)
+    text = description(master, changes, identity)
     commit(master.config).instances.remove(uuid_of("web"))
     master.rpc.answers["export_list"] = lambda node, args: (
         ["web.example.com"] if node == NODE2 else []
@@ -733,9 +737,114 @@ def test_values_nobody_knows_any_more():
             "nic0_network__None": "nic0_network = gone",
         }
     )
-    master.run(anew())
+    master.run(anew(accept_from_description=["os", "os/size"]))
     assert master.job.said("are ignored: colour")
     assert master.job.said("network gone of the export does not exist")
+
+
+def kvm_with(hvparams):
+    """What replaces the hypervisor of the export, and its parameters."""
+    lines = "".join(f"{name} = {value}\n" for name, value in hvparams.items())
+    return {
+        "hypervisor__fake": "hypervisor = kvm",
+        "migration_mode__live\n": "",
+        "[hypervisor]\n": f"[hypervisor]\n{lines}",
+    }
+
+
+EVIL = {"kvm_extra": "-S", "cdrom_image_path": "/etc/shadow", "security_model": "pool"}
+
+
+def test_an_export_which_was_changed_on_its_node():
+    """What it says about the guest counts; what it names of a node is listed and refused."""
+    master, _nodes = importing(
+        {
+            **kvm_with({**EVIL, "acpi": "False"}),
+            "os__noop": "os = evil",
+            "size__big": "size = big\nscript = /tmp/x",
+            "nic0_link__": "nic0_link = br-admin",
+        }
+    )
+    text = master.refused(anew(), errors.ECODE_INVAL)
+    for part in (
+        "export /var/lib/ganeti/export/web.example.com on node node2.example.com is not as this"
+        " cluster has written it",
+        "kvm_extra='-S'",
+        "cdrom_image_path='/etc/shadow'",
+        "security_model='pool' (privileges and protection of the guest; the cluster has 'none')",
+        "os='evil'",
+        "OS parameter script='/tmp/x'",
+        "interface 0: link='br-admin",
+        "--accept-from-description=os,kvm_extra,cdrom_image_path,security_model,os/size,os/script"
+        ",nic/link",
+    ):
+        assert part in text
+    assert master.config.instances() == () and acting(master) == []
+    # The same for a dry run; and what is given counts.
+    assert "kvm_extra='-S'" in master.refused(anew(dry_run=True), errors.ECODE_INVAL)
+    mine = {"kvm_extra": "", "cdrom_image_path": "", "security_model": "none"}
+    master.run(anew(os_type="noop", hypervisor="kvm", hvparams=mine, nics=[{}]))
+    (instance,) = master.config.instances()
+    assert (instance.os, instance.osparams) == ("noop", {})
+    assert {name: instance.hvparams[name] for name in mine} == mine
+    assert instance.hvparams["acpi"] is False
+
+
+def test_values_of_a_changed_export_which_are_accepted():
+    master, _nodes = importing(kvm_with({"kvm_extra": "-S", "acpi": "False"}))
+    names = ["os", "os/size", "kvm_extra"]
+    master.run(anew(accept_from_description=names))
+    (instance,) = master.config.instances()
+    assert (instance.os, instance.osparams) == ("noop", {"size": "big"})
+    assert instance.hvparams["kvm_extra"] == "-S"
+    assert master.job.said("kvm_extra='-S' (options of a program of the node) is taken")
+    master, _nodes = importing()
+    assert "has no value 'kvm_exra'" in master.refused(
+        anew(accept_from_description=["kvm_exra"]), errors.ECODE_INVAL
+    )
+
+
+@pytest.mark.parametrize("identity", ["", "1-2", f"{'0' * 36}-{'0' * 40}", f"x-{'é' * 40}"])
+def test_an_export_without_a_good_seal(identity):
+    """As one of another cluster, or of an older version."""
+    master, _nodes = importing(identity=identity)
+    assert "--accept-from-description=os,os/size" in master.refused(anew(), errors.ECODE_INVAL)
+
+
+def test_changes_which_are_about_the_guest_keep_the_seal():
+    master, _nodes = importing({"maxmem__512": "maxmem = 600"})
+    master.run(anew())
+    assert master.config.instances()[0].beparams["maxmem"] == 600
+
+
+def test_what_an_instance_may_is_in_its_export():
+    """The cluster's own words count, as the administrator has set them."""
+    master, _nodes = importing(
+        hypervisor="kvm", hvparams={"kvm_extra": "-S"}, osparams_private={"key": "secret"}
+    )
+    master.run(anew())
+    (instance,) = master.config.instances()
+    assert instance.hvparams["kvm_extra"] == "-S" and instance.osparams_private["key"] == "secret"
+
+
+def test_the_export_of_another_instance_in_place_of_this_one():
+    """Its seal is good, but for that instance."""
+    master, _nodes = importing()
+    master.rpc.answers["export_list"] = lambda node, args: (
+        ["other.example.com"] if node == NODE2 else []
+    )
+    op = anew("other", src_path="other.example.com")
+    assert "is not as this cluster has written it" in master.refused(op, errors.ECODE_INVAL)
+
+
+def test_the_key_of_the_seal_stays():
+    master, nodes = exporting()
+    master.run(export())
+    key = master.config.cluster().export_key
+    assert len(key) == 64
+    first = nodes.identity
+    master.run(export())
+    assert master.config.cluster().export_key == key and nodes.identity != first
 
 
 @pytest.mark.parametrize(

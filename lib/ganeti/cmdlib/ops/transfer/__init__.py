@@ -6,6 +6,7 @@
 ``exports``            finds the nodes which have an export, removes unfinished ones
 ``handshake``          the signed messages between two clusters
 ``import_source``      creates an instance from an export or from another cluster
+``seal``               proves that an export is as this cluster has written it
 ``keys``               keys which nodes make for one transfer
 ``signed``             signs texts with the cluster domain secret
 ``zero_free_space``    overwrites free space before an export

@@ -8,20 +8,20 @@ the installation of an OS, :meth:`ImportSource.run` fills the new disks.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors
 from ganeti.cmdlib.base import Context, JobLog, LuContext, why
 from ganeti.cmdlib.ops.params import new_instance
-from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, signed
+from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, seal, signed
 from ganeti.cmdlib.ops.transfer.export_description import ExportedInstance
 from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
 from ganeti.cmdlib.ops.transfer.keys import keys_of
 from ganeti.constants.disk import DISKLESS
 from ganeti.constants.instance import CREATE, IMPORT
 from ganeti.constants.net import VALUE_AUTO
-from ganeti.objects import fill
+from ganeti.objects import description, fill
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.platform import paths
 from ganeti.wire.calls import INSTANCE_RUN_RENAME
@@ -179,6 +179,11 @@ def _prepare_local(ctx: Context, op: OpInstanceCreate) -> tuple[LocalImport, OpI
             errors.ECODE_ENVIRON,
         ) from answer.failure
     found = export_description.parse(answer.data, ctx.log.warn)
+    # An export of another instance with its seal must not take the place of this one.
+    own = posixpath.basename(path) == found.name and seal.is_own(
+        ctx.config.cluster().export_key, found
+    )
+    found = _taken(ctx, op, found, f"export {path} on node {node.name}", own=own)
     op = _completed_op(ctx.config, ctx.log, op, found)
     dumps = tuple(disk.dump for disk in found.disks) if op.disk_template != DISKLESS else ()
     return LocalImport(node, path, found.name, dumps, answer.data), op
@@ -210,6 +215,69 @@ def _find(config: Config, rpc: RpcRunner, op: OpInstanceCreate) -> tuple[Node, s
     return config.node(having[0]), absolute
 
 
+def _taken(
+    ctx: Context, op: OpInstanceCreate, found: ExportedInstance, source: str, *, own: bool
+) -> ExportedInstance:
+    """Return what is taken from the description of an export.
+
+    :param source: the export, for people.
+    :param own: whether the description is as this cluster has written it.
+    :raises errors.OpPrereqError: it names things of nodes, and they are not accepted.
+    """
+    cluster = ctx.config.cluster()
+    enabled = found.hypervisor in cluster.enabled_hypervisors
+    nics = tuple(_with_known_network(ctx.config, ctx.log, dict(nic)) for nic in found.nics)
+    described = description.Described(
+        source=source,
+        hypervisor=found.hypervisor,
+        hvparams=found.hvparams,
+        os=found.os,
+        osparams=found.osparams,
+        osparams_private=found.osparams_private,
+        nics=nics,
+        tags=found.tags,
+    )
+    given = description.Given(
+        hypervisor=op.hypervisor or (None if enabled else cluster.primary_hypervisor),
+        hvparams=op.hvparams.keys(),
+        os=op.os_type,
+        osparams={*op.osparams, *(op.osparams_private or ()), *(op.osparams_secret or ())},
+        nics=bool(op.nics),
+        tags=bool(op.tags),
+        accepted=op.accept_from_description or (),
+    )
+    if own:
+        description.require_names(given.accepted)
+        taken = description.all_of(described, given)
+    else:
+        taken = description.taken(described, given, cluster, cluster.primary_hypervisor)
+        description.require(f"{source} is not as this cluster has written it. It", taken.refused)
+    for note in description.accepted_notes(taken):
+        ctx.log.info(note)
+    return replace(
+        found,
+        hvparams=taken.hvparams,
+        os=taken.os,
+        osparams=taken.osparams,
+        osparams_private=taken.osparams_private,
+        nics=taken.nics,
+        tags=taken.tags,
+    )
+
+
+def _with_known_network(config: Config, log: JobLog, nic: dict[str, str]) -> dict[str, str]:
+    network = nic.get("network")
+    if network is not None:
+        try:
+            config.expand_network(network)
+        except errors.OpPrereqError:
+            log.warn(
+                f"network {network} of the export does not exist in this cluster, so it is ignored"
+            )
+            del nic["network"]
+    return nic
+
+
 def _completed_op(
     config: Config, log: JobLog, op: OpInstanceCreate, found: ExportedInstance
 ) -> OpInstanceCreate:
@@ -229,7 +297,9 @@ def _completed_op(
             f" {found.hypervisor} and not for {hypervisor}"
         )
     if not op.nics:
-        op = op.replace(nics=[_nic(config, log, op, found, dict(nic)) for nic in found.nics])
+        # An instance with a new name gets new MAC addresses.
+        own = {} if op.instance_name == found.name else {"mac": VALUE_AUTO}
+        op = op.replace(nics=[{**nic, **own} for nic in found.nics])
     return _without_defaults(op, cluster, hypervisor) if op.identify_defaults else op
 
 
@@ -264,24 +334,6 @@ def _disk_specs(op: OpInstanceCreate, found: ExportedInstance) -> list[dict[str,
                 errors.ECODE_INVAL,
             )
     return specs
-
-
-def _nic(
-    config: Config, log: JobLog, op: OpInstanceCreate, found: ExportedInstance, nic: dict[str, str]
-) -> dict[str, str]:
-    """Make the spec of a NIC of the export; an instance with a new name gets a new MAC address."""
-    if op.instance_name != found.name:
-        nic["mac"] = VALUE_AUTO
-    network = nic.get("network")
-    if network is not None:
-        try:
-            config.expand_network(network)
-        except errors.OpPrereqError:
-            log.warn(
-                f"network {network} of the export does not exist in this cluster, so it is ignored"
-            )
-            del nic["network"]
-    return nic
 
 
 def _without_defaults(op: OpInstanceCreate, cluster: Cluster, hypervisor: str) -> OpInstanceCreate:
