@@ -456,11 +456,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "utils": (
         (
-            "clock", "compress", "digits", "fs", "inotify", "lazy", "linear_re", "memory",
-            "metrics", "net", "notify", "process", "records", "retry", "states", "suggest", "text",
+            "clock", "compress", "digits", "effort", "fs", "inotify", "lazy", "memory", "metrics",
+            "net", "notify", "process", "records", "retry", "states", "suggest", "text",
             "trace_names", "undo", "x509",
         ),
-        ("filelock", "log", "otlp", "peers", "receipt", "shared_dir", "ssh"),
+        ("filelock", "linear_re", "log", "otlp", "peers", "receipt", "shared_dir", "ssh"),
         ("daemonize", "tracing"),
     ),
     "vcluster": (

@@ -287,9 +287,10 @@ def compression_tools(given: Sequence[str]) -> tuple[str, ...]:
 
 def volume_patterns(given: Sequence[str]) -> tuple[str, ...]:
     """Check the regular expressions of reserved logical volumes."""
+    budget = linear_re.Budget()
     for pattern in given:
         try:
-            linear_re.Pattern(pattern)
+            linear_re.Pattern(pattern, budget)
         except errors.ParameterError as err:
             raise errors.ParameterError(f"reserved volumes: {err}") from err
     return tuple(given)

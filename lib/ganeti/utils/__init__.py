@@ -25,6 +25,7 @@ them, so that a command loads only the modules that it uses.
 :mod:`.text`        sort names with numbers, format sizes, make identifiers, quote words
 :mod:`.digits`      whether a text is a number
 :mod:`.suggest`     suggest the name which a user has misspelt
+:mod:`.effort`      limit the work of one request, and end it when nobody waits any more
 :mod:`.linear_re`   search with regular expressions of users, in linear time
 :mod:`.records`     classes with declared fields, for programs whose start counts
 :mod:`.lazy`        imports a module of a package when one of its names is first used

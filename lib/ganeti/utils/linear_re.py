@@ -15,6 +15,9 @@ the set of steps which are possible after the characters read so far. The state 
 character is computed once and remembered, so that nearly every character costs one look-up. What is
 remembered is limited in size, and so is the work which is not covered by it: see :data:`FREE_WORK`.
 
+Who uses several expressions of one author (a filter, the rules of the queue) gives them one
+:class:`Budget`, because each of a thousand expressions would be within the limits of one.
+
 Why no library: ``regex`` 2026 has a deadline for a search, and none for its compiler.
 ``((a?){1000}){1000}c`` takes 1.8 s and 987 MiB to compile, and ``(a(?1)?b?)c`` 746 MiB within a
 search of one second; each of them would end the master daemon. ``google-re2`` has limits for both,
@@ -26,6 +29,7 @@ Source: K. Thompson, *Regular Expression Search Algorithm*, 1968; Python documen
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -35,6 +39,8 @@ from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.utils.effort import Effort
+from ganeti.utils.text import brief
 
 #: The longest expression, in characters.
 MAX_CHARS: Final = 20_000
@@ -44,6 +50,8 @@ MAX_STEPS: Final = 20_000
 #: it has read; the search which exceeds this is refused.
 FREE_WORK: Final = 2_000_000
 WORK_PER_CHAR: Final = 100
+# A character costs one look-up when its step is remembered; so many of them are a unit of work.
+_CHARS_PER_UNIT: Final = 8
 # Size of what is remembered, in numbers of steps and of successors.
 _MAX_REMEMBERED: Final = 200_000
 
@@ -105,27 +113,56 @@ _MATCH, _FAILURE = _State(frozenset(), _EDGE), _State(frozenset(), _EDGE)
 _FINAL_NEWLINE, _END = "\n$", ""
 
 
+class Budget:
+    """What several expressions may have together: as much as one which stands alone.
+
+    :ivar effort: counts the work of searches in steps, in addition to the limit of each expression.
+    :ivar chars_left: characters which further expressions may have.
+    :ivar steps_left: steps which they may have.
+    :ivar remembered: size of what all of them remember.
+    """
+
+    __slots__ = ("chars_left", "effort", "remembered", "steps_left")
+
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.effort = effort
+        self.chars_left = MAX_CHARS
+        self.steps_left = MAX_STEPS
+        self.remembered = 0
+
+
 class Pattern:
     """A compiled regular expression.
 
     :param text: the expression.
+    :param budget: what it shares with others; None for one that stands alone.
     :raises errors.ParameterError: it is wrong, too large, or needs more than linear time.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
+        self._effort = self._budget.effort
+        self._remembered = 0
+        self._classes: dict[tuple[int, int], _Test] = {}
         if len(text) > MAX_CHARS:
             raise errors.ParameterError(
                 f"the regular expression has {len(text)} characters; {MAX_CHARS} are allowed"
+            )
+        self._budget.chars_left -= len(text)
+        if self._budget.chars_left < 0:
+            raise errors.ParameterError(
+                f"the regular expressions together have more than {MAX_CHARS} characters"
             )
         try:
             parsed = _parser.parse(text)
             self._build(parsed)
         except (re.error, OverflowError, ValueError) as err:
-            raise errors.ParameterError(f"bad regular expression {_shorten(text)}: {err}") from err
+            raise errors.ParameterError(f"bad regular expression {brief(text)}: {err}") from err
         except RecursionError as err:
             raise errors.ParameterError(
-                f"bad regular expression {_shorten(text)}: it is nested too deeply"
+                f"bad regular expression {brief(text)}: it is nested too deeply"
             ) from err
+        self._classes.clear()
         self._text = text
         self._work = 0
         self._credit = FREE_WORK
@@ -148,7 +185,6 @@ class Pattern:
     # -- compiling -------------------------------------------------------------------------------
 
     def _build(self, parsed: Any) -> None:
-        self._left = MAX_STEPS
         self._has_places = False
         flags = parsed.state.flags
         end = self._place(lambda before, after: after == _EDGE, _Step())
@@ -168,14 +204,16 @@ class Pattern:
         return after
 
     def _spend(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise ValueError(f"it has more than {MAX_STEPS} steps")
+        self._budget.steps_left -= 1
+        if self._budget.steps_left < 0:
+            raise ValueError(
+                f"it has more than {MAX_STEPS} steps, alone or together with the others"
+            )
 
     def _item(self, operator: str, argument: Any, flags: int, after: _Step) -> _Step:
         self._spend()
         if operator in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
-            return _Step([after], char=_char_test(operator, argument, flags))
+            return _Step([after], char=self._test(operator, argument, flags))
         if operator == "AT":
             return self._place(_place_test(str(argument), flags), after)
         if operator == "SUBPATTERN":
@@ -190,6 +228,16 @@ class Pattern:
             f"{_UNSUPPORTED.get(operator, operator)} cannot be used here, because such an"
             " expression may take unlimited time"
         )
+
+    def _test(self, operator: str, argument: Any, flags: int) -> _Test:
+        """Return the test of a character; that of a set is made once for all its repeats."""
+        if operator != "IN":
+            return _char_test(operator, argument, flags)
+        key = id(argument), flags
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = _char_test(operator, argument, flags)
+        return found
 
     def _repeat(self, least: int, most: int, inner: Any, flags: int, after: _Step) -> _Step:
         first = after
@@ -211,10 +259,17 @@ class Pattern:
 
     def _forget(self) -> None:
         self._states: dict[tuple[frozenset[_Step], int], _State] = {}
+        self._budget.remembered -= self._remembered
         self._remembered = 0
+
+    def _remember(self, size: int) -> None:
+        self._remembered += size
+        self._budget.remembered += size
 
     def _run(self, first: _Step, text: str) -> bool:
         self._credit += WORK_PER_CHAR * len(text)
+        if self._effort is not None:
+            self._effort.spend(1 + len(text) // _CHARS_PER_UNIT)
         state = self._state(frozenset((first,)), _EDGE)
         ends_line = text.endswith("\n")
         for char in text[:-1] if ends_line else text:
@@ -234,10 +289,10 @@ class Pattern:
         key = steps, before if self._has_places else _OTHER
         found = self._states.get(key)
         if found is None:
-            if self._remembered > _MAX_REMEMBERED:
+            if self._budget.remembered > _MAX_REMEMBERED:
                 self._forget()
             found = self._states[key] = _State(steps, before)
-            self._remembered += len(steps)
+            self._remember(len(steps))
         return found
 
     def _advance(self, state: _State, key: str, char: str) -> _State:
@@ -262,9 +317,11 @@ class Pattern:
             seen.update(fresh)
             waiting += fresh
         self._work += len(seen)
+        if self._effort is not None:
+            self._effort.spend(len(seen))
         if self._work > self._credit:
             raise errors.ParameterError(
-                f"regular expression {_shorten(self._text)} takes too much work. Write a simpler"
+                f"regular expression {brief(self._text)} takes too much work. Write a simpler"
                 " one, for example with smaller numbers of repeats."
             )
         if matches:
@@ -274,7 +331,7 @@ class Pattern:
         else:
             found = self._state(frozenset(possible), _kind(char))
         state.next[key] = found
-        self._remembered += 1
+        self._remember(1)
         return found
 
 
@@ -326,30 +383,47 @@ def _member_test(members: list[tuple[str, Any]], flags: int) -> _Test:
     ascii_only = bool(flags & _ASCII)
     singles: set[str] = set()
     ranges: list[tuple[str, str]] = []
-    kinds: list[_Test] = []
+    kinds: dict[str, _Test] = {}
     for name, value in members:
         if name == "LITERAL":
             singles.add(chr(value))
         elif name == "RANGE":
             ranges.append((chr(value[0]), chr(value[1])))
         elif name == "CATEGORY":
-            kinds.append(_category_test(str(value), ascii_only))
+            kinds[str(value)] = _category_test(str(value), ascii_only)
         else:
             raise ValueError(f"{name} is not known")
     if flags & _IGNORECASE:
         for single in list(singles):
             singles |= _cases(single, ascii_only)
 
+    # A set of thousands of ranges must not take longer than another step.
+    lows, highs = _joined(ranges)
+
     def holds(char: str) -> bool:
+        place = bisect_right(lows, char)
         return (
             char in singles
-            or any(low <= char <= high for low, high in ranges)
-            or any(test(char) for test in kinds)
+            or (place > 0 and char <= highs[place - 1])
+            or any(test(char) for test in kinds.values())
         )
 
     if not flags & _IGNORECASE:
         return holds if ranges or kinds else singles.__contains__
     return lambda char: any(holds(one) for one in _cases(char, ascii_only))
+
+
+def _joined(ranges: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Return the first and the last characters of ranges, in order and without overlaps."""
+    lows: list[str] = []
+    highs: list[str] = []
+    for low, high in sorted(ranges):
+        if highs and low <= highs[-1]:
+            highs[-1] = max(highs[-1], high)
+        else:
+            lows.append(low)
+            highs.append(high)
+    return lows, highs
 
 
 def _cases(char: str, ascii_only: bool) -> set[str]:
@@ -378,8 +452,3 @@ _CATEGORIES: Final[dict[str, _Test]] = {
     "CATEGORY_SPACE": str.isspace,
     "CATEGORY_WORD": lambda char: char.isalnum() or char == "_",
 }
-
-
-def _shorten(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 80 else shown[:80] + "..."

@@ -143,3 +143,20 @@ def secret_digest(secret: str) -> str:
 def is_transfer_magic(word: str) -> bool:
     """Return True if a word can be the magic of a transfer of a disk, which both ends must know."""
     return bool(_TRANSFER_MAGIC.fullmatch(word))
+
+
+def brief(value: object, limit: int = 80) -> str:
+    """Return the representation of a value for a message, at most ``limit`` characters and dots.
+
+    The whole representation of what a client has sent may have megabytes, so it is not made.
+    """
+    if not isinstance(value, str) or len(value) > limit:
+        import reprlib  # only errors need it
+
+        short = reprlib.Repr()
+        short.maxlist = short.maxtuple = short.maxset = short.maxdict = 10
+        short.maxstring = short.maxlong = short.maxother = limit
+        shown = short.repr(value)
+    else:
+        shown = repr(value)
+    return shown if len(shown) <= limit else shown[:limit] + "..."

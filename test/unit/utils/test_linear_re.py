@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from ganeti import errors
 from ganeti.utils import linear_re
+from ganeti.utils.effort import Effort
 from ganeti.utils.linear_re import Pattern
 
 LONG = bool(os.environ.get("GANETI_LONG"))
@@ -162,3 +164,68 @@ def test_any_text_is_an_expression_or_refused(pattern: str) -> None:
             assert not usual or "cannot be used here" in str(err) or "steps" in str(err)
         else:
             assert usual
+
+
+def test_a_large_set_costs_no_more_than_another_step() -> None:
+    compared = []
+
+    class Bound(str):
+        __slots__ = ()
+
+        def __lt__(self, other: str) -> bool:
+            compared.append(1)
+            return str.__lt__(self, other)
+
+        __le__ = __lt__
+
+    ranges = [("RANGE", (first, first + 1)) for first in range(0x4E00, 0x4E00 + 3 * 4000, 3)]
+    holds = linear_re._member_test(ranges, 0)
+    assert holds("\u4e01") and holds("\u4e03") and not holds("\u4e02") and not holds("a")
+    for char in (Bound("a"), Bound("\u9000")):
+        compared.clear()
+        assert not holds(char)
+        assert len(compared) < 20
+
+
+def test_sets_with_many_ranges_are_those_of_re() -> None:
+    for body in ("[a-fc-hx-zb]", "[^a-fc-h]", r"[\d\d\da-c]", "[z-zy-z]"):
+        wanted, found = re.compile(body), Pattern(body)
+        for char in "abcdefghijkxyz0_-":
+            assert found.fullmatch(char) == (wanted.fullmatch(char) is not None), (body, char)
+
+
+def test_expressions_of_one_author_share_steps_and_characters() -> None:
+    budget = linear_re.Budget()
+    Pattern("(ab){1500}", budget)
+    with pytest.raises(errors.ParameterError, match="alone or together"):
+        Pattern("(ab){1500}", budget)
+    budget = linear_re.Budget()
+    Pattern("(?x)" + " " * 15_000 + "a", budget)
+    with pytest.raises(errors.ParameterError, match="together have more than"):
+        Pattern("(?x)" + " " * 15_000 + "a", budget)
+
+
+def test_expressions_of_one_author_share_what_they_remember() -> None:
+    budget = linear_re.Budget()
+    patterns = [Pattern(f"{letter}.{{200}}x", budget) for letter in "ab" * 10]
+    rnd = random.Random(1)
+    for one in patterns:
+        with contextlib.suppress(errors.ParameterError):
+            one.search("".join(rnd.choice("ab") for _ in range(3000)))
+        assert budget.remembered <= linear_re._MAX_REMEMBERED + 500
+    assert budget.remembered == sum(one._remembered for one in patterns)
+
+
+def test_the_work_of_searches_is_an_effort() -> None:
+    effort = Effort(limit=10_000)
+    budget = linear_re.Budget(effort)
+    one = Pattern("a.{200}x", budget)
+    with pytest.raises(errors.ParameterError, match="too much work"):
+        for _ in range(100):
+            one.search("a" * 300)
+    # A text is work even if everything is remembered.
+    effort.renew()
+    plain = Pattern("b", budget)
+    with pytest.raises(errors.ParameterError, match="too much work"):
+        for _ in range(100):
+            plain.search("a" * 1000)

@@ -6,7 +6,8 @@ from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.ops.tags import objects
 from ganeti.opcodes.tags import OpTagsSearch
-from ganeti.utils.linear_re import Pattern
+from ganeti.utils.effort import Effort
+from ganeti.utils.linear_re import Budget, Pattern
 
 
 @executes(OpTagsSearch)
@@ -15,7 +16,7 @@ class LUTagsSearch(LogicalUnit[OpTagsSearch, Pattern]):
 
     def check_prereq(self) -> Pattern:
         try:
-            return Pattern(self.op.pattern)
+            return Pattern(self.op.pattern, Budget(Effort()))
         except errors.ParameterError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
