@@ -39,10 +39,15 @@ from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.objects import FilterRule
 from ganeti.query import job_rules
+from ganeti.utils import linear_re
+from ganeti.utils.effort import Effort
 
 _log = logging.getLogger(__name__)
 
 Ops = Sequence[Mapping[str, Any]]
+
+# Work of the regular expressions of all rules with one job, in steps: some tenths of a second.
+_JOB_WORK = 500_000
 
 
 class FilterVerdict(NamedTuple):
@@ -105,18 +110,26 @@ class FilterChain:
     A rule that cannot be applied is logged and left out, so that the queue can start;
     ``gnt-cluster verify`` reports it. The master accepts no such rule, but an administrator may
     have edited the configuration file.
+
+    The work of all regular expressions with one job is limited. One which takes more is neither
+    true nor false, and what depends on it does not match.
     """
 
     def __init__(self, rules: Iterable[FilterRule] = ()) -> None:
         ordered = sorted(rules, key=lambda rule: (rule.priority, rule.watermark, rule.uuid))
         self._rules = []
+        self._effort = Effort(_JOB_WORK)
+        budget = linear_re.Budget(self._effort)
+        applied: list[Any] = []
         for rule in ordered:
             try:
+                job_rules.check_rules([*applied, rule.predicates])
                 action, limit = parse_action(rule.action)
-                matches = job_rules.compile_predicates(rule.predicates, rule.watermark)
+                matches = job_rules.compile_predicates(rule.predicates, rule.watermark, budget)
             except errors.ParameterError as err:
                 _log.error("filter rule %s is not applied: %s", rule.uuid, err)
                 continue
+            applied.append(rule.predicates)
             # A rule with CONTINUE decides nothing.
             if action != const.FILTER_CONTINUE:
                 self._rules.append((matches, FilterVerdict(action, rule, limit)))
@@ -126,6 +139,7 @@ class FilterChain:
 
     def judge(self, job_id: int, ops: Ops) -> FilterVerdict:
         """Return the decision of the rules on a job with these opcodes."""
+        self._effort.renew()
         for matches, verdict in self._rules:
             if matches(job_id, ops):
                 return verdict

@@ -44,6 +44,7 @@ from ganeti.jqueue.table import JobTable
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.utils import clock, tracing
+from ganeti.utils.effort import Effort
 from ganeti.wire import json
 
 # Up to this number of jobs of one submission begin as soon as they are durable, while they are
@@ -418,27 +419,37 @@ class JobQueue:
     # -- queries ---------------------------------------------------------------------------------
 
     def query(
-        self, job_ids: Sequence[int] | None, fields: Sequence[str], *, archived: bool = False
+        self,
+        job_ids: Sequence[int] | None,
+        fields: Sequence[str],
+        *,
+        archived: bool = False,
+        effort: Effort | None = None,
     ) -> list[list[Any] | None]:
         """Return values of fields of jobs, as published.
 
         :param job_ids: None for all live jobs, ascending. An archived job is found by its id.
         :param archived: with `job_ids` None also the archived jobs.
+        :param effort: the work of the request, which ends when its client has gone.
         :returns: the values in the order of the fields for each job; None for an unknown job.
         :raises errors.OpPrereqError: a field does not exist.
         """
         jobs.check_fields(fields)
+        effort = effort or Effort()
         if job_ids is None:
             with self.table.lock:
                 ids = sorted(self.table.jobs)
             if archived:
                 ids = sorted({*ids, *self._store.archived_ids()})
-            return [row for row in self._rows(ids, fields) if row is not None]
-        return list(self._rows(job_ids, fields))
+            return [row for row in self._rows(ids, fields, effort) if row is not None]
+        return list(self._rows(job_ids, fields, effort))
 
-    def _rows(self, ids: Sequence[int], fields: Sequence[str]) -> Iterable[list[Any] | None]:
+    def _rows(
+        self, ids: Sequence[int], fields: Sequence[str], effort: Effort
+    ) -> Iterable[list[Any] | None]:
         for place in range(0, len(ids), CHUNK):
             chunk = ids[place : place + CHUNK]
+            effort.spend(len(chunk) * len(fields))
             with self.table.lock:
                 found = {
                     job_id: job.values(fields)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ganeti import errors, ht
+from ganeti.utils import text
 
 
 class Right(enum.Enum):
@@ -93,7 +94,7 @@ class Method:
             if not arg.type.check(value):
                 raise errors.ParseError(
                     f"{self.name}: argument '{arg.name}' must be {ht.describe(arg.type)}, "
-                    f"not {value!r:.200}"
+                    f"not {text.brief(value, 200)}"
                 )
         return [*given, *(arg.default for arg in self.args[len(given) :])]
 

@@ -28,6 +28,7 @@ import math
 import os
 import queue
 import resource
+import select
 import selectors
 import socket
 import struct
@@ -142,6 +143,15 @@ class LuxiRequest:
             return None
         _pid, uid, _gid = _CREDENTIALS.unpack(found)
         return int(uid)
+
+    def unwanted(self) -> str:
+        """Return why nobody waits for the answer any more; empty while the client does.
+
+        A client which only sends no more requests still waits. Any thread may ask.
+        """
+        if self._server.stopping:
+            return "the master daemon is being stopped, and answers only short requests"
+        return "the client has gone" if self.connection.gone else ""
 
     def answer(self, result: Any) -> None:
         """Answer with a result."""
@@ -276,6 +286,18 @@ class _Connection:
         self.state = states.moved(_CONNECTION_MOVES, self.state, state, "a client's connection")
 
     @property
+    def gone(self) -> bool:
+        """True if the client receives nothing any more. Any thread may ask."""
+        if self.state is _ConnectionState.CLOSED:
+            return True
+        try:
+            poll = select.poll()
+            poll.register(self.sock, 0)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):
+            return True  # closed meanwhile
+
+    @property
     def idle(self) -> bool:
         """True if no request is under way."""
         return not (self.inbox or self.slots or self.outbox)
@@ -384,6 +406,7 @@ class LuxiServer:
         self._timer_number = itertools.count()
         self._state = _ServerState.SERVING
         self._stop_at = math.inf
+        self._ending_work = False
         self._accepting = True
         self._close_lock = threading.Lock()
 
@@ -393,6 +416,15 @@ class LuxiServer:
         return len(self._connections)
 
     # -- called from any thread ------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        """True if long work for clients ends, because the daemon stops."""
+        return self._ending_work
+
+    def end_long_work(self) -> None:
+        """Let requests which take long end with an error; short ones are still answered."""
+        self._ending_work = True
 
     def post(self, action: Callable[[], None]) -> None:
         """Run `action` in the loop."""
@@ -472,6 +504,7 @@ class LuxiServer:
     def _begin_stop(self, grace_s: float) -> None:
         if self._state is _ServerState.SERVING:
             self._move(_ServerState.STOPPING)
+            self.end_long_work()
             self._stop_at = time.monotonic() + grace_s
             self._set_accepting(False)
             for connection in list(self._connections):

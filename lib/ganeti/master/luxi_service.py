@@ -30,8 +30,9 @@ from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
 from ganeti.master.queries import cluster, guests, service
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
-from ganeti.query import job_rules
+from ganeti.query import engine, job_rules
 from ganeti.utils import clock, text
+from ganeti.utils.effort import Effort
 from ganeti.wire import json
 from ganeti.wire.calls import SET_WATCHER_PAUSE
 
@@ -220,7 +221,9 @@ class LuxiService:
     @_serves(methods.QUERY_JOBS)
     def _query_jobs(self, request: LuxiRequest, ids: list[Any] | None, fields: list[str]) -> None:
         wanted = [int(job) for job in ids] if ids else None
-        request.answer(self._queue.query(wanted, fields))
+        if wanted is not None:
+            engine.check_cells(len(wanted), len(fields))
+        request.answer(self._queue.query(wanted, fields, effort=_effort(request)))
 
     @_serves(methods.EXPLAIN_JOB)
     def _explain_job(self, request: LuxiRequest, job: Any) -> None:
@@ -258,7 +261,7 @@ class LuxiService:
 
     @_serves(methods.QUERY)
     def _query(self, request: LuxiRequest, what: str, fields: list[str], qfilter: Any) -> None:
-        request.answer(service.query(self._context, what, fields, qfilter))
+        request.answer(service.query(self._context, what, fields, qfilter, _effort(request)))
 
     @_serves(methods.QUERY_FIELDS)
     def _query_fields(self, request: LuxiRequest, what: str, fields: list[str] | None) -> None:
@@ -297,14 +300,16 @@ class LuxiService:
         use_locking: bool,
     ) -> None:
         _refuse_locking(use_locking)
-        request.answer(service.query_values(self._context, what, names, fields))
+        request.answer(service.query_values(self._context, what, names, fields, _effort(request)))
 
     @_serves(methods.QUERY_EXPORTS)
     def _query_exports(
         self, request: LuxiRequest, nodes: list[str] | None, use_locking: bool
     ) -> None:
         _refuse_locking(use_locking)
-        rows = service.query_values(self._context, query_const.EXPORT, None, ["node", "export"])
+        rows = service.query_values(
+            self._context, query_const.EXPORT, None, ["node", "export"], _effort(request)
+        )
         wanted = {self._context.config.expand_node(name).name for name in nodes or ()}
         request.answer([row for row in rows if not wanted or row[0] in wanted])
 
@@ -312,7 +317,9 @@ class LuxiService:
     def _query_filters(
         self, request: LuxiRequest, uuids: list[str] | None, fields: list[str]
     ) -> None:
-        request.answer(service.query_values(self._context, query_const.FILTER, uuids, fields))
+        request.answer(
+            service.query_values(self._context, query_const.FILTER, uuids, fields, _effort(request))
+        )
 
     @_serves(methods.REPLACE_FILTER)
     def _replace_filter(
@@ -330,6 +337,7 @@ class LuxiService:
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
         with self._filter_lock:
             self._check_filter_uuid(uuid)
+            self._check_size_of_rules(uuid, predicates)
             rule = FilterRule(
                 uuid=uuid or text.new_uuid(),
                 priority=priority,
@@ -365,6 +373,14 @@ class LuxiService:
                 f"uuid {uuid} belongs to another object, which is not a filter rule",
                 errors.ECODE_NOTUNIQUE,
             )
+
+    def _check_size_of_rules(self, uuid: str | None, predicates: list[Any]) -> None:
+        """Refuse a rule with which all rules together would be too large."""
+        others = [rule for rule in self._context.config.filters() if rule.uuid != uuid]
+        try:
+            job_rules.check_rules([*(rule.predicates for rule in others), predicates])
+        except errors.ParameterError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
     @_serves(methods.DELETE_FILTER)
     def _delete_filter(self, request: LuxiRequest, uuid: str) -> None:
@@ -464,11 +480,20 @@ def _check_right(request: LuxiRequest, method: Method) -> None:
         )
 
 
+def _effort(request: LuxiRequest) -> Effort:
+    """Return the work of a request, which ends when its client has gone or the daemon stops."""
+    return Effort(unwanted=request.unwanted)
+
+
 def _check_size(request: LuxiRequest, ops: Sequence[dict[str, Any]]) -> None:
     """Check that a job is not too large: its file is written and sent many times.
 
     :raises errors.OpPrereqError: it is.
     """
+    try:
+        job_rules.check_parts(ops)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
     # Most requests are short, so nothing has to be measured.
     if request.size > MAX_JOB_BYTES and len(json.dumps(ops)) > MAX_JOB_BYTES:
         raise errors.OpPrereqError(

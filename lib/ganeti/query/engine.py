@@ -3,17 +3,22 @@
 :func:`run` works in passes: first the filter is applied to the configuration alone. If a requested
 field or the filter needs live data, the ``source`` collects it for the remaining objects, all at
 the same time; then the filter is applied again with all data, and the rows are made.
+
+All of this is counted as the effort of the query, which is limited, and which ends when the client
+has gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from ganeti import errors
 from ganeti.query import filter as query_filter
 from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source, unknown_definition
+from ganeti.query.filter import Condition
 from ganeti.query.view import by_name, prefixes
+from ganeti.utils.effort import Effort
 from ganeti.utils.text import natural_key
 
 #: Largest number of values of a query: all fields of a very large cluster. Each takes 100 bytes.
@@ -50,25 +55,32 @@ def live_needs(resource: Resource, names: Sequence[str]) -> frozenset[str]:
 
 
 def run(
-    resource: Resource, view: Any, names: Sequence[str], qfilter: Any, source: Source
+    resource: Resource,
+    view: Any,
+    names: Sequence[str],
+    qfilter: Any,
+    source: Source,
+    effort: Effort | None = None,
 ) -> QueryAnswer:
     """Return the answer to ``Query``.
 
     :param names: the requested fields; for a field which does not exist, all values are unknown.
     :param qfilter: the JSON form of a filter, or None for all objects.
     :param source: collects live data.
+    :param effort: the work of the request; None for one of its own.
     :raises errors.ParameterError: the filter is malformed, names an unknown field, or compares
-        values of different types.
+        values of different types, or the query has too many conditions, objects or fields.
+    :raises errors.NoMasterError: the client has gone, or the daemon stops.
     """
-    items, columns = select(resource, view, names, qfilter, source)
-    if len(items) * len(columns) > MAX_CELLS:
-        raise errors.ParameterError(
-            f"{len(columns)} fields of {len(items)} objects are more than {MAX_CELLS} values. Ask"
-            " for fewer fields, or for some of the objects."
-        )
+    effort = effort or Effort()
+    items, columns = select(resource, view, names, qfilter, source, effort)
+    check_cells(len(items), len(columns))
     getters = [column.get if column is not None else _unknown for column in columns]
     data = []
+    # The values have a limit of their own.
+    effort.renew()
     for item in items:
+        effort.spend(len(getters))
         row = []
         for get in getters:
             value = get(view, item)
@@ -77,8 +89,25 @@ def run(
     return {"fields": [_definition(resource, name) for name in names], "data": data}
 
 
+def check_cells(objects: int, fields: int) -> None:
+    """Check the number of values of an answer.
+
+    :raises errors.ParameterError: it is above :data:`MAX_CELLS`.
+    """
+    if objects * fields > MAX_CELLS:
+        raise errors.ParameterError(
+            f"{fields} fields of {objects} objects are more than {MAX_CELLS} values. Ask for fewer"
+            " fields, or for some of the objects."
+        )
+
+
 def select(
-    resource: Resource, view: Any, names: Sequence[str], qfilter: Any, source: Source
+    resource: Resource,
+    view: Any,
+    names: Sequence[str],
+    qfilter: Any,
+    source: Source,
+    effort: Effort,
 ) -> tuple[list[Any], list[Field | None]]:
     """Return the objects which match the filter; collect the live data for ``names``.
 
@@ -87,11 +116,11 @@ def select(
 
     :raises errors.ParameterError: as for :func:`run`.
     """
-    compiled = query_filter.compile_filter(qfilter, resource)
+    compiled = query_filter.compile_filter(qfilter, resource, effort)
     columns = [resource.field(name) for name in names]
     items = _candidates(resource, view, qfilter)
     if compiled is not None:
-        items = [item for item in items if compiled.may_match(view, item)]
+        items = _matching(items, compiled, lambda item: compiled.may_match(view, item), effort)
     if resource.table:
         items = by_name(items)
     items = _in_requested_order(resource, view, items, qfilter)
@@ -100,8 +129,28 @@ def select(
     if needs and items:
         source.collect(view, needs, items)
         if compiled is not None and live_needs(resource, tuple(filter_fields)):
-            items = [item for item in items if compiled.matches(view, item)]
+            items = _matching(items, compiled, lambda item: compiled.matches(view, item), effort)
     return items, columns
+
+
+def _matching(
+    items: list[Any], condition: Condition, test: Callable[[Any], bool], effort: Effort
+) -> list[Any]:
+    """Return the objects which pass a test of a filter.
+
+    :raises errors.ParameterError: the conditions times the objects are more than is allowed.
+    """
+    if len(items) * condition.comparisons > effort.left:
+        raise errors.ParameterError(
+            f"{condition.comparisons} conditions for each of {len(items)} objects take too much"
+            " work. Ask for some of the objects by name, or with fewer conditions."
+        )
+    found = []
+    for item in items:
+        effort.spend(condition.comparisons)
+        if test(item):
+            found.append(item)
+    return found
 
 
 def _candidates(resource: Resource, view: Any, qfilter: Any) -> list[Any]:

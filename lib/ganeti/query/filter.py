@@ -14,8 +14,10 @@ value; fields which need live data are not evaluated while there is none; host n
 by components, so ``web1`` matches ``web1.example.com``, but a name which an object has matches this
 object alone; to compare a number with text is an error.
 
-Regular expressions are those of :mod:`ganeti.utils.linear_re`, because filters come from users of
-the REST interface, too.
+Filters come from users of the REST interface, too. So their size is limited before they are
+compiled (:func:`check_size`), regular expressions are those of :mod:`ganeti.utils.linear_re` and
+share one budget, and the work of a filter with all objects is counted
+(:mod:`ganeti.utils.effort`).
 
 pyparsing is slow to import and only the text form needs it, so it is imported when the first text
 is parsed.
@@ -34,6 +36,8 @@ from ganeti.query.field import HOSTNAME, JOB_ID, STRICT, TIMESTAMP, Field, Mark,
 from ganeti.query.view import prefixes
 from ganeti.utils import linear_re, suggest
 from ganeti.utils.digits import is_number
+from ganeti.utils.effort import Effort
+from ganeti.utils.text import brief
 
 if TYPE_CHECKING:
     import pyparsing
@@ -55,6 +59,11 @@ OP_CONTAINS = "=[]"
 
 # Deeper nesting would exhaust the stack of the interpreter.
 MAX_DEPTH = 100
+#: The largest number of conditions and operators in a filter; a command with the names of all
+#: objects of a very large cluster has half of it.
+MAX_CONDITIONS = 20_000
+#: The longest text form, in characters.
+MAX_TEXT = 128 * 1024
 
 
 # -- the JSON form -------------------------------------------------------------------------------
@@ -64,15 +73,15 @@ class Condition:
     """A compiled filter.
 
     :ivar field_names: every field which occurs in it.
+    :ivar comparisons: how many are made for an object, at most. A choice of many names is one.
     """
 
-    __slots__ = ("_judge", "field_names")
+    __slots__ = ("_judge", "comparisons", "field_names")
 
-    def __init__(
-        self, judge: Callable[[Any, Any, bool], bool | None], field_names: frozenset[str]
-    ) -> None:
+    def __init__(self, judge: _Judge, plan: _Plan) -> None:
         self._judge = judge
-        self.field_names = field_names
+        self.field_names = frozenset(plan.names)
+        self.comparisons = plan.comparisons
 
     def may_match(self, view: Any, item: Any) -> bool:
         """Return False if the object does not match with any live data."""
@@ -87,85 +96,128 @@ class Condition:
 _Judge = Callable[[Any, Any, bool], "bool | None"]
 
 
-def compile_filter(qfilter: Any, resource: Resource) -> Condition | None:
+class _Plan:
+    """What is known of a filter while it is compiled."""
+
+    __slots__ = ("budget", "comparisons", "names", "resource")
+
+    def __init__(self, resource: Resource, budget: linear_re.Budget) -> None:
+        self.resource = resource
+        self.budget = budget
+        self.names: set[str] = set()
+        self.comparisons = 0
+
+
+def check_size(qfilter: Any, most: int = MAX_CONDITIONS) -> int:
+    """Return the number of conditions and operators of a filter, without compiling it.
+
+    :param most: the largest number which is allowed.
+    :raises errors.ParameterError: it has more.
+    """
+    count = 0
+    left = [qfilter]
+    while left:
+        node = left.pop()
+        if isinstance(node, (list, tuple)):
+            count += 1
+            if count + len(left) > most:
+                raise errors.ParameterError(
+                    f"the filter has more than {most} conditions and operators. Ask several times"
+                    " with smaller filters."
+                )
+            left += [inner for inner in node if isinstance(inner, (list, tuple))]
+    return count
+
+
+def compile_filter(
+    qfilter: Any, resource: Resource, effort: Effort | None = None
+) -> Condition | None:
     """Check and compile a filter; without a filter (None), return None.
 
-    :raises errors.ParameterError: the filter is malformed, or names an unknown field.
+    :param effort: counts the work of its regular expressions.
+    :raises errors.ParameterError: the filter is malformed or too large, or names an unknown field.
     """
     if qfilter is None:
         return None
-    names: set[str] = set()
-    judge = _compile(qfilter, resource, names, 0)
-    return Condition(judge, frozenset(names))
+    check_size(qfilter)
+    return compile_with(qfilter, resource, linear_re.Budget(effort))
 
 
-def _compile(node: Any, resource: Resource, names: set[str], depth: int) -> _Judge:
+def compile_with(qfilter: Any, resource: Resource, budget: linear_re.Budget) -> Condition:
+    """Compile a filter whose size was checked, and which is a part of something larger.
+
+    :param budget: what its regular expressions share with the other parts.
+    :raises errors.ParameterError: as for :func:`compile_filter`.
+    """
+    plan = _Plan(resource, budget)
+    return Condition(_compile(qfilter, plan, 0), plan)
+
+
+def _compile(node: Any, plan: _Plan, depth: int) -> _Judge:
     if depth > MAX_DEPTH:
         raise errors.ParameterError(f"filter is nested more than {MAX_DEPTH} deep")
     if not isinstance(node, (list, tuple)) or not node or not isinstance(node[0], str):
         raise errors.ParameterError(
-            f"filter must be a list beginning with an operator, not {_shorten(node)}"
+            f"filter must be a list beginning with an operator, not {brief(node)}"
         )
     op, *args = node
     if op in (OP_AND, OP_OR):
         if op == OP_OR:
-            quick = _compile_names(args, resource, names)
+            quick = _compile_names(args, plan)
             if quick is not None:
                 return quick
-        parts = [_compile(arg, resource, names, depth + 1) for arg in args]
+        parts = [_compile(arg, plan, depth + 1) for arg in args]
         return _all_of(parts) if op == OP_AND else _any_of(parts)
     if op == OP_NOT:
         _want_args(node, 1)
-        return _not(_compile(args[0], resource, names, depth + 1))
+        return _not(_compile(args[0], plan, depth + 1))
+    plan.comparisons += 1
     if op == OP_TRUE:
         _want_args(node, 1)
-        return _leaf(_find(args[0], resource, names), _is_true)
+        return _leaf(_find(args[0], plan), _is_true)
     compare = _OPERATORS.get(op)
     if compare is None:
-        raise errors.ParameterError(f"there is no filter operator {_shorten(op)}")
+        raise errors.ParameterError(f"there is no filter operator {brief(op)}")
     _want_args(node, 2)
-    field = _find(args[0], resource, names)
+    field = _find(args[0], plan)
     value = _value(op, args[1], field)
     if field.compare == HOSTNAME and op in (OP_EQUAL, OP_EQUAL_LEGACY, OP_NOT_EQUAL):
         same = _same_host(field, frozenset((value,)))
         return _not(same) if op == OP_NOT_EQUAL else same
+    if op == OP_REGEXP:
+        return _leaf(field, _regexp(field, value, plan.budget))
     return _leaf(field, compare(field, value))
 
 
 def _want_args(node: Any, count: int) -> None:
     if len(node) != count + 1:
         raise errors.ParameterError(
-            f"filter operator {node[0]!r} takes {count} argument{'s' if count > 1 else ''}, "
-            f"not {len(node) - 1}"
+            f"filter operator {brief(node[0])} takes {count}"
+            f" argument{'s' if count > 1 else ''}, not {len(node) - 1}"
         )
 
 
-def _find(name: Any, resource: Resource, names: set[str]) -> Field:
-    field = resource.field(name) if isinstance(name, str) else None
+def _find(name: Any, plan: _Plan) -> Field:
+    field = plan.resource.field(name) if isinstance(name, str) else None
     if field is None:
-        hint = suggest.did_you_mean(name, resource.fields) if isinstance(name, str) else ""
+        hint = suggest.did_you_mean(name, plan.resource.fields) if isinstance(name, str) else ""
         raise errors.ParameterError(
-            f"there is no field {_shorten(name)} to filter by{'.' if hint else ''}{hint}"
+            f"there is no field {brief(name)} to filter by{'.' if hint else ''}{hint}"
         )
-    names.add(field.name)
+    plan.names.add(field.name)
     return field
 
 
 def _value(op: str, value: Any, field: Field) -> str | int:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise errors.ParameterError(
-            f"filter value for field {field.name} must be text or an integer, not {_shorten(value)}"
+            f"filter value for field {field.name} must be text or an integer, not {brief(value)}"
         )
     if field.compare == JOB_ID and isinstance(value, str):
         if not is_number(value):
-            raise errors.ParameterError(f"{_shorten(value)} is not a job id")
+            raise errors.ParameterError(f"{brief(value)} is not a job id")
         return int(value)
     return value
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:80] + "..."
 
 
 def _all_of(parts: list[_Judge]) -> _Judge:
@@ -218,25 +270,32 @@ def _leaf(field: Field, test: Callable[[Any], bool]) -> _Judge:
     return judge
 
 
-def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Judge | None:
+def _compile_names(args: list[Any], plan: _Plan) -> _Judge | None:
     """Compile many names in one *or* (a command with many arguments) to one look-up."""
     if len(args) < 4:
         return None
-    wanted = set()
     field_name = args[0][1] if isinstance(args[0], (list, tuple)) and len(args[0]) == 3 else None
+    field = plan.resource.field(field_name) if isinstance(field_name, str) else None
+    if field is None or not (field.kind == query_c.KIND_TEXT or field.compare == JOB_ID):
+        return None
+    kind = int if field.compare == JOB_ID else str
+    wanted: set[str | int] = set()
     for arg in args:
         if not (
             isinstance(arg, (list, tuple))
             and len(arg) == 3
             and arg[0] in (OP_EQUAL, OP_EQUAL_LEGACY)
             and arg[1] == field_name
-            and isinstance(arg[2], str)
         ):
             return None
-        wanted.add(arg[2])
-    field = _find(field_name, resource, names)
-    if field.kind != query_c.KIND_TEXT:
-        return None
+        value = arg[2]
+        if kind is int and isinstance(value, str) and is_number(value):
+            value = int(value)
+        if value.__class__ is not kind:
+            return None
+        wanted.add(value)
+    plan.names.add(field.name)
+    plan.comparisons += 1
     if field.compare != HOSTNAME:
         return _leaf(field, wanted.__contains__)
     return _same_host(field, frozenset(wanted))
@@ -270,7 +329,7 @@ def _same_host(field: Field, wanted: frozenset[str | int]) -> _Judge:
 def _is_true(value: Any) -> bool:
     if not isinstance(value, bool):
         raise errors.ParameterError(
-            f"filter operator '?' needs a field which is true or false, not {_shorten(value)}"
+            f"filter operator '?' needs a field which is true or false, not {brief(value)}"
         )
     return value
 
@@ -285,13 +344,12 @@ def _comparable(field: Field, value: Any, wanted: str | int) -> Any:
     )
     if not (both_text or both_numbers):
         hint = (
-            f". Write {_shorten(wanted)} in {field.name} to search a list."
+            f". Write {brief(wanted)} in {field.name} to search a list."
             if isinstance(value, (list, tuple))
             else ""
         )
         raise errors.ParameterError(
-            f"field {field.name}: {_shorten(value)} cannot be compared with"
-            f" {_shorten(wanted)}{hint}"
+            f"field {field.name}: {brief(value)} cannot be compared with {brief(wanted)}{hint}"
         )
     return value
 
@@ -314,11 +372,13 @@ def _order(
     return make
 
 
-def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
+def _regexp(
+    field: Field, wanted: str | int, budget: linear_re.Budget | None = None
+) -> Callable[[Any], bool]:
     if not isinstance(wanted, str):
         raise errors.ParameterError(f"field {field.name}: a regular expression must be text")
     try:
-        search = linear_re.Pattern(wanted).search
+        search = linear_re.Pattern(wanted, budget).search
     except errors.ParameterError as err:
         raise errors.ParameterError(f"field {field.name}: {err}") from err
 
@@ -332,7 +392,7 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
             return any(search(one) for one in value)
         if not isinstance(value, str):
             raise errors.ParameterError(
-                f"field {field.name}: {_shorten(value)} is not text to search in"
+                f"field {field.name}: {brief(value)} is not text to search in"
             )
         return search(value)
 
@@ -342,7 +402,7 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
 def _contains(field: Field, wanted: str | int) -> Callable[[Any], bool]:
     def test(value: Any) -> bool:
         if not isinstance(value, (list, tuple)):
-            raise errors.ParameterError(f"field {field.name}: {_shorten(value)} is not a list")
+            raise errors.ParameterError(f"field {field.name}: {brief(value)} is not a list")
         return any(member == wanted and not isinstance(member, bool) for member in value)
 
     return test
@@ -451,16 +511,21 @@ def glob_to_regex(pattern: str) -> str:
 def parse(text: str) -> list[Any]:
     """Convert the text form of a filter to its JSON form.
 
-    :raises errors.QueryFilterParseError: the text is not a filter; the error has the column.
+    :raises errors.QueryFilterParseError: the text is not a filter, or is too long; the error has
+        the column.
     """
     import pyparsing
 
+    if len(text) > MAX_TEXT:
+        raise errors.QueryFilterParseError(
+            f"the filter has {len(text)} characters; {MAX_TEXT} are allowed", text[:MAX_TEXT]
+        )
     try:
         result = _grammar().parse_string(text, parse_all=True)
     except pyparsing.ParseBaseException as err:
         column = err.loc + 1
         rest = text[err.loc :].strip()
-        where = f"from {_shorten(rest)}" if rest else "since it ends too early"
+        where = f"from {brief(rest)}" if rest else "since it ends too early"
         # After an operator only one kind of token can follow, which pyparsing names.
         wanted = (
             f": {err.msg[:1].lower()}{err.msg[1:]}"

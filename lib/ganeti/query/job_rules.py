@@ -17,6 +17,9 @@ delay other jobs: a comparison with a parameter which the opcode does not have, 
 another type, is neither true nor false, and a filter whose result depends on it does not match
 (``["!=", "instance_name", "web1"]`` does not match jobs without an instance).
 
+Each job is compared with all rules while the queue is locked. So all rules together have at most
+:data:`MAX_CONDITIONS` conditions, and a job at most :data:`MAX_PARTS` parts which they look at.
+
 The configuration checks rules with :func:`check_rule`; the job queue applies them to jobs
 (:mod:`ganeti.jqueue.filters`).
 """
@@ -24,19 +27,26 @@ The configuration checks rules with :func:`check_rule`; the job queue applies th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.constants.query import KIND_OTHER
 from ganeti.query import filter as query_filter
 from ganeti.query.field import JOB_ID, STRICT, UNAVAIL, Field, Resource
+from ganeti.utils import linear_re
+from ganeti.utils.text import brief
 
 JOBID = "jobid"
 OPCODE = "opcode"
 REASON = "reason"
 
 WATERMARK = "watermark"
+
+#: The largest number of conditions and operators in all rules together.
+MAX_CONDITIONS = 2_000
+#: The largest number of opcodes and entries of reason trails in a job.
+MAX_PARTS = 5_000
 
 _REASON_FIELDS = ("source", "reason", "timestamp")
 
@@ -62,12 +72,13 @@ def check_action(action: Any) -> None:
     ):
         if isinstance(action[1], bool) or not isinstance(action[1], int) or action[1] < 1:
             raise errors.ParameterError(
-                f"{const.FILTER_RATE_LIMIT} takes a number of jobs, at least 1, not {action[1]!r}"
+                f"{const.FILTER_RATE_LIMIT} takes a number of jobs, at least 1, not"
+                f" {brief(action[1])}"
             )
         return
     raise errors.ParameterError(
-        f"there is no filter action {action!r}. Known are {', '.join(const.FILTER_ACTIONS)} and"
-        f" {const.FILTER_RATE_LIMIT} with a number."
+        f"there is no filter action {brief(action)}. Known are"
+        f" {', '.join(const.FILTER_ACTIONS)} and {const.FILTER_RATE_LIMIT} with a number."
     )
 
 
@@ -78,7 +89,7 @@ def check_rule(priority: Any, predicates: Any, action: Any, reason: Any) -> None
     """
     if isinstance(priority, bool) or not isinstance(priority, int) or priority < 0:
         raise errors.ParameterError(
-            f"the priority of a filter rule must be a number from 0 upwards, not {priority!r}"
+            f"the priority of a filter rule must be a number from 0 upwards, not {brief(priority)}"
         )
     check_action(action)
     compile_predicates(predicates, 0)
@@ -92,8 +103,45 @@ def check_rule(priority: Any, predicates: Any, action: Any, reason: Any) -> None
             and not isinstance(entry[2], bool)
         ):
             raise errors.ParameterError(
-                f"entry of a reason trail must be [source, reason, nanoseconds], not {entry!r:.200}"
+                "entry of a reason trail must be [source, reason, nanoseconds], not"
+                f" {brief(entry, 200)}"
             )
+
+
+def count_conditions(predicates: Any) -> int:
+    """Return the number of conditions and operators in the predicates of a rule.
+
+    :raises errors.ParameterError: they are more than all rules may have together.
+    """
+    return query_filter.check_size(predicates, MAX_CONDITIONS)
+
+
+def check_rules(rules: Iterable[Any]) -> None:
+    """Check the size of all rules together.
+
+    :param rules: the predicates of each rule.
+    :raises errors.ParameterError: it is above :data:`MAX_CONDITIONS`.
+    """
+    count = sum(map(count_conditions, rules))
+    if count > MAX_CONDITIONS:
+        raise errors.ParameterError(
+            f"the filter rules together would have {count} conditions; {MAX_CONDITIONS} are"
+            " allowed, because each job is compared with all of them"
+        )
+
+
+def check_parts(ops: Sequence[Mapping[str, Any]]) -> None:
+    """Check the size of a job as the rules see it.
+
+    :raises errors.ParameterError: it has too many opcodes and entries of reason trails.
+    """
+    trails = (op.get("reason") for op in ops)
+    count = len(ops) + sum(len(one) for one in trails if isinstance(one, (list, tuple)))
+    if count > MAX_PARTS:
+        raise errors.ParameterError(
+            f"the job has {count} opcodes and reasons; {MAX_PARTS} are allowed. Submit several jobs"
+            " instead."
+        )
 
 
 def normalised(predicates: Sequence[Any]) -> list[Any]:
@@ -108,35 +156,40 @@ def _normalised(node: Sequence[Any]) -> list[Any]:
     return [query_filter.OP_EQUAL if op == query_filter.OP_EQUAL_LEGACY else op, *args]
 
 
-def compile_predicates(predicates: Any, watermark: int) -> Matches:
+def compile_predicates(
+    predicates: Any, watermark: int, budget: linear_re.Budget | None = None
+) -> Matches:
     """Check and compile predicates; an empty list matches every job.
 
     :param watermark: the highest job ID when the rule was made.
-    :raises errors.ParameterError: a predicate is wrong; the message names the part.
+    :param budget: what the regular expressions of all rules share.
+    :raises errors.ParameterError: a predicate is wrong or too large; the message names the part.
     """
     judges: list[Matches] = []
+    budget = budget or linear_re.Budget()
+    count_conditions(predicates)
     for predicate in _listed(predicates, "predicates"):
         if not isinstance(predicate, (list, tuple)) or len(predicate) != 2:
             raise errors.ParameterError(
-                f"a predicate must be a pair of kind and filter, not {predicate!r:.200}"
+                f"a predicate must be a pair of kind and filter, not {brief(predicate, 200)}"
             )
         kind, node = predicate
         make = _KINDS.get(kind) if isinstance(kind, str) else None
         if make is None:
             raise errors.ParameterError(
-                f"there is no kind of predicate {kind!r:.80}. Known are {', '.join(_KINDS)}."
+                f"there is no kind of predicate {brief(kind)}. Known are {', '.join(_KINDS)}."
             )
-        judges.append(make(node, watermark))
+        judges.append(make(node, watermark, budget))
     return lambda job_id, ops: all(judge(job_id, ops) for judge in judges)
 
 
 def _listed(value: Any, what: str) -> Sequence[Any]:
     if not isinstance(value, (list, tuple)):
-        raise errors.ParameterError(f"{what} must be a list, not {value!r:.200}")
+        raise errors.ParameterError(f"{what} must be a list, not {brief(value, 200)}")
     return value
 
 
-def _about_id(node: Any, watermark: int) -> Matches:
+def _about_id(node: Any, watermark: int, budget: linear_re.Budget) -> Matches:
     def field(name: str) -> Field | None:
         return (
             Field(name, name, KIND_OTHER, "", lambda view, job_id: job_id, compare=JOB_ID)
@@ -144,11 +197,13 @@ def _about_id(node: Any, watermark: int) -> Matches:
             else None
         )
 
-    judge = _compile(node, field, 0, lambda value: watermark if value == WATERMARK else value)
+    judge = _Compiler(
+        field, lambda value: watermark if value == WATERMARK else value, budget
+    ).compiled(node)
     return lambda job_id, ops: judge(job_id) is True
 
 
-def _about_opcodes(node: Any, watermark: int) -> Matches:
+def _about_opcodes(node: Any, watermark: int, budget: linear_re.Budget) -> Matches:
     def field(name: str) -> Field:
         path = name.split(".")
 
@@ -162,22 +217,22 @@ def _about_opcodes(node: Any, watermark: int) -> Matches:
 
         return Field(name, name, KIND_OTHER, "", get, compare=STRICT)
 
-    judge = _compile(node, field, 0, _as_it_is)
+    judge = _Compiler(field, _as_it_is, budget).compiled(node)
     return lambda job_id, ops: any(judge(op) is True for op in ops)
 
 
-def _about_reasons(node: Any, watermark: int) -> Matches:
+def _about_reasons(node: Any, watermark: int, budget: linear_re.Budget) -> Matches:
     def field(name: str) -> Field | None:
         if name not in _REASON_FIELDS:
             return None
         place = _REASON_FIELDS.index(name)
         return Field(name, name, KIND_OTHER, "", lambda view, entry: entry[place])
 
-    judge = _compile(node, field, 0, _as_it_is)
+    judge = _Compiler(field, _as_it_is, budget).compiled(node)
     return lambda job_id, ops: any(judge(entry) is True for entry in reasons(ops))
 
 
-_KINDS: dict[str, Callable[[Any, int], Matches]] = {
+_KINDS: dict[str, Callable[[Any, int, linear_re.Budget], Matches]] = {
     JOBID: _about_id,
     OPCODE: _about_opcodes,
     REASON: _about_reasons,
@@ -198,52 +253,61 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _compile(
-    node: Any, field: Callable[[str], Field | None], depth: int, value_of: Callable[[Any], Any]
-) -> _Judge:
-    """Compile one filter; comparisons are those of queries."""
-    if isinstance(node, (list, tuple)) and node and isinstance(node[0], str):
-        op, *args = node
-        if op in (query_filter.OP_AND, query_filter.OP_OR, query_filter.OP_NOT):
-            if depth >= query_filter.MAX_DEPTH:
-                raise errors.ParameterError(
-                    f"filter is nested more than {query_filter.MAX_DEPTH} deep"
-                )
-            if op == query_filter.OP_NOT and len(args) != 1:
-                raise errors.ParameterError(
-                    f"filter operator '!' takes 1 argument, not {len(args)}"
-                )
-            parts = [_compile(arg, field, depth + 1, value_of) for arg in args]
-            if op == query_filter.OP_NOT:
-                return _not(parts[0])
-            return _join(parts, decisive=op == query_filter.OP_OR)
-        if len(args) == 2:
-            node = [op, args[0], value_of(args[1])]
-        return _comparison(node, field)
-    raise errors.ParameterError(
-        f"filter must be a list beginning with an operator, not {node!r:.80}"
-    )
+class _Compiler(NamedTuple):
+    """Compiles one filter; comparisons are those of queries.
 
+    :ivar field: returns the field with a name.
+    :ivar value_of: returns the value which stands for a value of the filter.
+    """
 
-def _comparison(node: Sequence[Any], field: Callable[[str], Field | None]) -> _Judge:
-    name = node[1] if len(node) > 1 else None
-    found = field(name) if isinstance(name, str) and name else None
-    condition = query_filter.compile_filter(
-        node, Resource("job", [] if found is None else [found], lambda view: [])
-    )
-    # compile_filter() has refused a field which does not exist.
-    assert found is not None and condition is not None
-    get = found.get
+    field: Callable[[str], Field | None]
+    value_of: Callable[[Any], Any]
+    budget: linear_re.Budget
 
-    def judge(item: Any) -> bool | None:
-        if get(None, item) is UNAVAIL:
-            return None
-        try:
-            return condition.matches(None, item)
-        except errors.ParameterError:
-            return None  # of another type
+    def compiled(self, node: Any, depth: int = 0) -> _Judge:
+        if isinstance(node, (list, tuple)) and node and isinstance(node[0], str):
+            op, *args = node
+            if op in (query_filter.OP_AND, query_filter.OP_OR, query_filter.OP_NOT):
+                if depth >= query_filter.MAX_DEPTH:
+                    raise errors.ParameterError(
+                        f"filter is nested more than {query_filter.MAX_DEPTH} deep"
+                    )
+                if op == query_filter.OP_NOT and len(args) != 1:
+                    raise errors.ParameterError(
+                        f"filter operator '!' takes 1 argument, not {len(args)}"
+                    )
+                parts = [self.compiled(arg, depth + 1) for arg in args]
+                if op == query_filter.OP_NOT:
+                    return _not(parts[0])
+                return _join(parts, decisive=op == query_filter.OP_OR)
+            if len(args) == 2:
+                node = [op, args[0], self.value_of(args[1])]
+            return self._comparison(node)
+        raise errors.ParameterError(
+            f"filter must be a list beginning with an operator, not {brief(node)}"
+        )
 
-    return judge
+    def _comparison(self, node: Sequence[Any]) -> _Judge:
+        name = node[1] if len(node) > 1 else None
+        found = self.field(name) if isinstance(name, str) and name else None
+        condition = query_filter.compile_with(
+            node,
+            Resource("job", [] if found is None else [found], lambda view: []),
+            self.budget,
+        )
+        # compile_with() has refused a field which does not exist.
+        assert found is not None
+        get = found.get
+
+        def judge(item: Any) -> bool | None:
+            if get(None, item) is UNAVAIL:
+                return None
+            try:
+                return condition.matches(None, item)
+            except errors.ParameterError:
+                return None  # of another type, or too much work
+
+        return judge
 
 
 def _not(part: _Judge) -> _Judge:

@@ -15,6 +15,7 @@ from ganeti.rapi import declare
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DirectChange, Field, Job, Operation, Query
 from ganeti.utils import suggest
+from ganeti.utils.text import brief
 from ganeti.wire import json
 
 
@@ -199,7 +200,7 @@ def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
                 raise Refused(
                     400,
                     f"parameter '{name}' must be {ht.describe(field.type)},"
-                    f" not {_short(body[name])}",
+                    f" not {brief(body[name], 100)}",
                 )
             found[name] = body[name]
         elif field.required:
@@ -211,12 +212,7 @@ def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
 
 def _require_type(body: Any, wanted: ht.Type) -> None:
     if not wanted.check(body):
-        raise Refused(400, f"the body must be {ht.describe(wanted)}, not {_short(body)}")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else text[:100] + "..."
+        raise Refused(400, f"the body must be {ht.describe(wanted)}, not {brief(body, 100)}")
 
 
 def _value(one: Query, given: Sequence[str] | None) -> Any:
@@ -254,5 +250,7 @@ def _json_list(one: Query, text: str) -> list[Any]:
     except errors.ParseError as err:
         raise Refused(400, f"cannot parse query argument '{one.name}': {err}") from err
     if not isinstance(found, list):
-        raise Refused(400, f"query argument '{one.name}' must be a JSON list, not {_short(found)}")
+        raise Refused(
+            400, f"query argument '{one.name}' must be a JSON list, not {brief(found, 100)}"
+        )
     return found

@@ -420,6 +420,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
             return
         # Only a master daemon which ends by itself is replaced by an automatic failover.
         fs.write_file(here.master_stopped_file, "", mode=0o644, sync=False)
+        server.end_long_work()
         if stopper:
             logging.warning("a second request to stop: the daemon ends without waiting for jobs")
             server.stop(grace_s=0.0)

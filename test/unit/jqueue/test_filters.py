@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -407,3 +408,20 @@ def test_a_rule_of_the_configuration_survives_its_file() -> None:
     )
     again = codec.from_dict(FilterRule, codec.to_dict(stored))
     assert FilterChain([again]).judge(1, DELAY).limit == 2
+
+
+def test_rules_which_are_too_large_together_are_left_out(caplog) -> None:
+    half = ["jobid", ["|", *([">", "id", number] for number in range(1200))]]
+    chain = FilterChain([rule("first", "REJECT", half), rule("second", "REJECT", half)])
+    assert chain.judge(5, [{}]).uuid == "first"
+    assert "filter rule second is not applied: the filter rules together" in caplog.text
+
+
+def test_an_expression_which_takes_too_much_work_does_not_match() -> None:
+    chain = FilterChain([rule("slow", "REJECT", ["opcode", ["=~", "comment", "a.{300}x|b$"]])])
+    assert chain.judge(1, [{"comment": "b"}]).uuid == "slow"
+    letters = random.Random(1)
+    text = "".join(letters.choice("ab") for _ in range(20_000)) + "b"
+    assert chain.judge(2, [{"comment": text}]).action == "ACCEPT"
+    # The next job has its own work.
+    assert chain.judge(3, [{"comment": "b"}]).uuid == "slow"

@@ -121,6 +121,18 @@ def test_a_configuration_that_cannot_be_written_changes_nothing(
     assert wait(client, client.submit_job([delay()])) == "success"
 
 
+def test_rules_and_jobs_have_a_largest_size(client: luxi.Client) -> None:
+    half = [["jobid", ["|", *([">", "id", number] for number in range(1200))]]]
+    first = client.replace_filter(None, 0, half, "CONTINUE", [])
+    with pytest.raises(errors.OpPrereqError, match="filter rules together would have 2406"):
+        client.replace_filter(None, 0, half, "CONTINUE", [])
+    assert client.replace_filter(first, 1, half, "CONTINUE", []) == first
+    job = delay()
+    job.reason = [["gnt:user", "x", 1]] * 5000
+    with pytest.raises(errors.OpPrereqError, match="5001 opcodes and reasons"):
+        client.submit_job([job])
+
+
 def test_many_at_once(master: Master) -> None:
     """What the queue obeys at the end is what is stored at the end."""
 

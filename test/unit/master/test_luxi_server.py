@@ -20,6 +20,7 @@ from ganeti.luxi import protocol as wire
 from ganeti.master import luxi_server
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest, LuxiServer, clients_for
 from ganeti.utils import memory, net
+from ganeti.utils.effort import LOOK_EVERY, Effort
 
 PATIENCE_S = 60.0
 
@@ -32,6 +33,7 @@ class Echo:
         self.begun: list[Any] = []
         self.gate = threading.Event()
         self.timed_out = 0
+        self.ended: list[str] = []
 
     def handler(self, method: str) -> LuxiHandler | None:
         return {
@@ -43,6 +45,7 @@ class Echo:
             "Hold": LuxiHandler(self._hold),
             "Large": LuxiHandler(lambda request: request.answer("x" * request.args[0])),
             "Overlap": LuxiHandler(self._overlap, overlaps=True),
+            "Work": LuxiHandler(self._work, slow=True),
         }.get(method)
 
     def _fail(self, request: LuxiRequest) -> None:
@@ -55,6 +58,18 @@ class Echo:
         self.begun.append(request.args)
         assert self.gate.wait(PATIENCE_S)
         request.answer("slow")
+
+    def _work(self, request: LuxiRequest) -> None:
+        """Work without end, until nobody waits for the answer any more."""
+        effort = Effort(1 << 62, request.unwanted)
+        self.begun.append(request.args)
+        try:
+            while not self.gate.is_set():
+                effort.spend(LOOK_EVERY)
+            request.answer("done")
+        except errors.NoMasterError as err:
+            self.ended.append(str(err))
+            raise
 
     def _hold(self, request: LuxiRequest) -> None:
         def nothing() -> None:
@@ -311,6 +326,37 @@ def test_a_half_closed_client_gets_its_answers(lab: Lab) -> None:
         sock.shutdown(socket.SHUT_WR)
         assert len(read_answers(sock, 2)) == 2
         assert sock.recv(1) == b""
+
+
+def test_work_ends_when_its_client_has_gone(lab: Lab) -> None:
+    raw = lab.raw()
+    raw.sendall(wire.encode_request("Work", []))
+    until(lambda: bool(lab.echo.begun))
+    raw.close()
+    until(lambda: lab.echo.ended == ["the client has gone"])
+    assert lab.client().call("Echo", 1) == [1]
+
+
+def test_work_of_a_half_closed_client_goes_on(lab: Lab) -> None:
+    with lab.raw() as raw:
+        raw.sendall(wire.encode_request("Work", []))
+        raw.shutdown(socket.SHUT_WR)
+        until(lambda: bool(lab.echo.begun))
+        assert lab.client().call("Echo", 1) == [1]
+        assert not lab.echo.ended
+        lab.echo.gate.set()
+        assert b"done" in raw.recv(1000)
+
+
+def test_work_ends_when_the_daemon_stops(lab: Lab) -> None:
+    with lab.raw() as raw:
+        raw.sendall(wire.encode_request("Work", []))
+        until(lambda: bool(lab.echo.begun))
+        # Jobs still run, and clients wait for them.
+        lab.server.end_long_work()
+        assert b"the master daemon is being stopped" in raw.recv(1000)
+    assert lab.echo.ended == ["the master daemon is being stopped, and answers only short requests"]
+    assert lab.client().call("Echo", 1) == [1]
 
 
 def test_what_a_client_does_not_read_is_bounded(lab: Lab) -> None:

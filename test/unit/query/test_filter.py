@@ -393,3 +393,40 @@ def test_comparing_a_list_says_how_to_search_it():
     condition = query_filter.compile_filter(["==", "tags", "web"], resource)
     with pytest.raises(errors.ParameterError, match="Write 'web' in tags to search a list"):
         condition.matches(None, {"tags": ["web"]})
+
+
+def test_the_size_is_limited_before_a_part_is_compiled(monkeypatch) -> None:
+    monkeypatch.setattr(query_filter, "_compile", lambda *args: pytest.fail("compiled"))
+    for tree in (
+        ["|", *(["==", "os", str(number)] for number in range(query_filter.MAX_CONDITIONS))],
+        ["&", *([] for _ in range(600_000))],
+        ["==", "os", [[] for _ in range(600_000)]],
+    ):
+        with pytest.raises(errors.ParameterError, match="more than 20000 conditions"):
+            query_filter.compile_filter(tree, RESOURCE)
+
+
+def test_the_number_of_comparisons() -> None:
+    def comparisons(tree):
+        return query_filter.compile_filter(tree, RESOURCE).comparisons
+
+    assert comparisons(["?", "up"]) == 1
+    assert comparisons(["&", ["?", "up"], ["!", ["|", ["==", "os", "a"], ["=~", "os", "b"]]]]) == 3
+    # A choice of names, or of jobs, is one look-up.
+    assert comparisons(["|", *(["==", "name", f"web{number}"] for number in range(1000))]) == 1
+    jobs = ["|", *(["==", "id", number] for number in range(10, 1000))]
+    assert comparisons(jobs) == 1
+    assert matches(jobs) and not matches(["|", *(["==", "id", number] for number in range(9))])
+    assert matches(["|", *(["==", "id", str(number)] for number in range(10, 20))])
+    mixed = ["|", *(["==", "name", f"web{number}"] for number in range(9)), ["?", "up"]]
+    assert comparisons(mixed) == 10
+
+
+def test_expressions_of_a_filter_share_their_limits() -> None:
+    with pytest.raises(errors.ParameterError, match="alone or together"):
+        query_filter.compile_filter(["|", *(["=~", "os", "a{3000}"] for _ in range(10))], RESOURCE)
+
+
+def test_a_long_text_is_not_parsed() -> None:
+    with pytest.raises(errors.QueryFilterParseError, match="characters; 131072 are allowed"):
+        query_filter.parse("up or " * 30_000 + "up")

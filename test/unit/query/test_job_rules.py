@@ -263,3 +263,21 @@ def test_anything_is_understood_or_refused(predicates: Any) -> None:
     assert job_rules.compile_predicates(job_rules.normalised(predicates), 3)(
         7, [START, VERIFY]
     ) == meant(7, [START, VERIFY])
+
+
+def test_a_rule_has_a_largest_size() -> None:
+    many = ["|", *(["==", "id", number] for number in range(job_rules.MAX_CONDITIONS))]
+    with pytest.raises(errors.ParameterError, match="more than 2000 conditions"):
+        job_rules.check_rule(0, [["jobid", many]], "PAUSE", [])
+    half = [["jobid", ["|", *(["==", "id", number] for number in range(1200))]]]
+    job_rules.check_rules([half])
+    with pytest.raises(errors.ParameterError, match="2406 conditions; 2000 are allowed"):
+        job_rules.check_rules([half, half])
+
+
+def test_a_job_has_a_largest_number_of_parts() -> None:
+    reason = ["gnt:user", "x", 1]
+    job_rules.check_parts([{"reason": [reason] * 4999}])
+    for ops in ([{"reason": [reason] * 5000}], [{}] * 5001):
+        with pytest.raises(errors.ParameterError, match="5001 opcodes and reasons"):
+            job_rules.check_parts(ops)

@@ -34,6 +34,7 @@ class LUQuery(LogicalUnit[OpQuery, None]):
     """
 
     def expand_names(self) -> None:
+        query_filter.check_size(self.op.qfilter)
         level = _LEVELS.get(self.op.what)
         if self.op.use_locking and level is not None:
             self.need(level, self._wanted(), shared=True)

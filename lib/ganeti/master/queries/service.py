@@ -32,6 +32,7 @@ from ganeti.query.resources import instance as instance_fields
 from ganeti.query.resources import node as node_fields
 from ganeti.query.view import View, prefixes
 from ganeti.utils import clock, fs, suggest
+from ganeti.utils.effort import Effort
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import (
     ALL_INSTANCES_INFO,
@@ -58,6 +59,7 @@ def query(
     what: str,
     fields: Sequence[str],
     qfilter: Any = None,
+    effort: Effort | None = None,
 ) -> engine.QueryAnswer:
     """Answer ``Query``.
 
@@ -65,22 +67,25 @@ def query(
     :param fields: names of fields; an unknown one gives cells of status unknown.
     :param qfilter: the JSON form of a filter; None for everything. A filter which only chooses
         names may also have UUIDs in their place.
+    :param effort: the work of the request, which ends when its client has gone.
     :returns: ``{"fields": definitions, "data": rows of [status, value]}``.
     :raises errors.OpPrereqError: no such kind of object, or the filter only chooses names, and one
         of them is unknown (unknown_entity).
-    :raises errors.ParameterError: the filter is malformed.
+    :raises errors.ParameterError: the filter is malformed, or takes too much work.
     """
     resource = resources.lookup(what)
     _check_names(fields)
+    effort = effort or Effort()
+    query_filter.check_size(qfilter)
     qfilter = _with_names(context, resource, qfilter)
     view = _view(context, resource, fields, qfilter)
     if resource.name in _NAMED:
         names = query_filter.requested_names(qfilter, resource.name_field)
         if names:
             # A named object must exist; other filters may find nothing.
-            items, _ = engine.select(resource, view, (), qfilter, LiveData(context))
+            items, _ = engine.select(resource, view, (), qfilter, LiveData(context), effort)
             _refuse_unknown(resource, view, items, names)
-    return engine.run(resource, view, fields, qfilter, LiveData(context))
+    return engine.run(resource, view, fields, qfilter, LiveData(context), effort)
 
 
 def query_fields(what: str, names: Sequence[str] | None = None) -> engine.FieldsAnswer:
@@ -99,11 +104,16 @@ def _check_names(names: Any) -> None:
 
 
 def query_values(
-    context: MasterContext, what: str, names: Sequence[str | int] | None, fields: Sequence[str]
+    context: MasterContext,
+    what: str,
+    names: Sequence[str | int] | None,
+    fields: Sequence[str],
+    effort: Effort | None = None,
 ) -> list[list[Any]]:
     """Answer the older queries: plain values, None where there is none.
 
     :param names: names or UUIDs of the wanted objects; none means all.
+    :param effort: the work of the request, which ends when its client has gone.
     :raises errors.OpPrereqError: no such kind of object (wrong_input), an unknown field
         (wrong_input), an unknown name, or the first part of several names (unknown_entity).
         Commands which change objects find them with these queries.
@@ -118,13 +128,17 @@ def query_values(
     names = _names_of(context, resource, names or ())
     qfilter = query_filter.names_filter(names, resource.name_field)
     view = _view(context, resource, fields, qfilter)
-    items, columns = engine.select(resource, view, fields, qfilter, LiveData(context))
+    effort = effort or Effort()
+    items, columns = engine.select(resource, view, fields, qfilter, LiveData(context), effort)
     if names:
         _refuse_unknown(resource, view, items, names)
         _refuse_ambiguous(resource, view, items, names)
     getters = [column.get for column in columns if column is not None]
+    engine.check_cells(len(items), len(getters))
+    effort.renew()
     rows = []
     for item in items:
+        effort.spend(len(getters))
         values = [get(view, item) for get in getters]
         rows.append([None if isinstance(value, Mark) else value for value in values])
     return rows
