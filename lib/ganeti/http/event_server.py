@@ -13,8 +13,9 @@ limit gets an error, where that is possible, and is disconnected. Bodies which a
 share :data:`BODIES_BYTES`, large answers which are being sent share :data:`ANSWERS_BYTES`; when the
 latter are exceeded, the client whose answer takes longest is disconnected. Requests of one
 connection are answered one after the other; meanwhile the server reads no more than a small buffer
-holds. When too many clients connect, the client which was idle longest is disconnected; when too
-many TLS handshakes are not complete, the oldest one.
+holds. A request which only reads is given up when its client has gone. When too many clients
+connect, the client which was idle longest is disconnected; when too many TLS handshakes are not
+complete, the oldest one.
 
 The loop must never wait: an application which has to compute for long does it in a thread.
 """
@@ -27,8 +28,8 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.http import messages
@@ -108,10 +109,13 @@ class Accepted(NamedTuple):
 
     :ivar user: name of the user, for the access log.
     :ivar answer: called with the body; returns the answer.
+    :ivar only_reads: the request changes nothing, so ``answer`` is canceled when the client has
+        gone.
     """
 
     user: str
-    answer: Callable[[bytes], Awaitable[Response]]
+    answer: Callable[[bytes], Coroutine[Any, Any, Response]]
+    only_reads: bool = False
 
 
 class Application(Protocol):
@@ -338,6 +342,7 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         self.held = 0
+        self._gone: asyncio.Future[None] | None = None
         peer = writer.get_extra_info("peername")
         self.peer: str = peer[0] if isinstance(peer, tuple) else "-"
         self.last = False
@@ -404,7 +409,7 @@ class _Connection:
                 user = accepted.user
                 body = b"" if body_taken else await self._read_body(head)
                 body_taken = True
-                response = await accepted.answer(body)
+                response = await self._answer_of(accepted, body)
         except Refused as err:
             response = self._refusal(err)
             keep = keep and err.status not in (408, 413)
@@ -423,6 +428,27 @@ class _Connection:
         if not keep and not body_taken:
             await self._linger()
         return keep
+
+    async def _answer_of(self, accepted: Accepted, body: bytes) -> Response:
+        """Return the answer to a request; give up one which only reads when the client has gone."""
+        if not accepted.only_reads:
+            return await accepted.answer(body)
+        if self._gone is None:
+            self._gone = asyncio.ensure_future(self._wait_until_gone())
+        work = asyncio.ensure_future(accepted.answer(body))
+        try:
+            await asyncio.wait((work, self._gone), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+        finally:
+            work.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Refused):
+            await work
+        raise _Gone("the client has gone before its answer was complete")
+
+    async def _wait_until_gone(self) -> None:
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
 
     def _refusal(self, refused: Refused) -> Response:
         return self._server.application.refusal(refused)

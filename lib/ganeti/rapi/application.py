@@ -160,7 +160,9 @@ class RestApplication:
                 resource, operation, uri, query, head.headers, user, media_type, body
             )
 
-        return Accepted(user.name if user is not None else "-", answer)
+        return Accepted(
+            user.name if user is not None else "-", answer, only_reads=isinstance(operation, Read)
+        )
 
     def refusal(self, refused: Refused) -> Response:
         """Make the answer for a refused request."""

@@ -7,6 +7,7 @@ import re
 import resource
 import socket
 import ssl
+import struct
 import threading
 import time
 import warnings
@@ -28,6 +29,9 @@ class Echo:
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.stopped = 0
+        self.begun: list[str] = []
+        self.canceled: list[str] = []
+        self.ended: list[str] = []
 
     async def begin(self, incoming: Incoming) -> Accepted | Response:
         path = incoming.head.path
@@ -43,9 +47,21 @@ class Echo:
                 return Response(200, self._stream())
             if path == "/wait":
                 await asyncio.to_thread(self.gate.wait, WAIT_S)
+            if path in ("/read", "/change"):
+                await self._until_opened(path)
             return Response(200, f"{incoming.head.method} {len(body)}".encode())
 
-        return Accepted("somebody", answer)
+        return Accepted("somebody", answer, only_reads=path == "/read")
+
+    async def _until_opened(self, path: str) -> None:
+        self.begun.append(path)
+        try:
+            while not self.gate.is_set():
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            self.canceled.append(path)
+            raise
+        self.ended.append(path)
 
     async def _stream(self) -> AsyncIterator[bytes]:
         try:
@@ -236,6 +252,39 @@ def test_a_client_that_leaves(start: Start) -> None:
         sock.sendall(data)
         sock.close()
     _wait_for(lambda: lab.server.clients == 0)
+
+
+@pytest.mark.parametrize("with_tls", [True, False])
+def test_what_only_reads_is_given_up_when_its_client_has_gone(
+    start: Start, tmp_path: Path, with_tls: bool
+) -> None:
+    pem = tmp_path / "rapi.pem"
+    pem.write_text(x509.create_self_signed())
+    lab = start(tls=x509.plain_server_context(str(pem)) if with_tls else None)
+    application = lab.server.application
+    for path in ("/read", "/change"):
+        sock = lab.connect()
+        if with_tls:
+            sock = x509.pinning_client_context().wrap_socket(sock)
+        else:
+            # Without TLS, a client which has closed its side may still want the answer.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.sendall(request(path))
+        _wait_for(lambda wanted=path: wanted in application.begun)
+        sock.close()
+    _wait_for(lambda: application.canceled == ["/read"])
+    application.gate.set()
+    _wait_for(lambda: application.ended == ["/change"])
+    assert application.canceled == ["/read"]
+
+
+def test_what_only_reads_is_answered_again_and_again(start: Start) -> None:
+    lab = start()
+    lab.server.application.gate.set()
+    with lab.connect() as sock:
+        for _ in range(3):
+            sock.sendall(request("/read"))
+            assert receive_answer(sock)[2] == b"GET 0"
 
 
 def test_more_clients_than_may(start: Start) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import socket
+import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.http_lab import HttpLab, receive_all
+from fakes.http_lab import WAIT_S, HttpLab, receive_all
 from fakes.rest_client import Rest, rest_lab
 from fakes.rest_master import UUID, FakeMaster
 from ganeti import errors
@@ -515,3 +520,42 @@ def test_every_job_that_changes_something_has_a_dry_run(rest: Rest) -> None:
 def test_a_direct_change_has_no_dry_run(rest: Rest) -> None:
     status, body, _headers = rest("DELETE", "/2/jobs/12?dry-run=1")
     assert (status, body["explain"]) == (400, "this operation has no dry run; nothing was changed")
+
+
+class WaitingMaster(FakeMaster):
+    """Does not answer; notes whose request was given up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given_up: list[str] = []
+
+    async def call(self, method: str, *args: Any, timeout_s: float | None = None) -> Any:
+        self.asked.append((method, args))
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.given_up.append(method)
+            raise
+
+
+def test_a_query_is_given_up_when_its_client_has_gone_and_a_job_is_not(tmp_path: Path) -> None:
+    master = WaitingMaster()
+    with rest_lab(tmp_path, master) as rest:
+        for method, path in (("POST", "/2/instances/a/reboot"), ("GET", "/2/query/node?fields=a")):
+            asked = len(master.asked)
+            sock = rest.lab.connect()
+            # Otherwise the server would only see that the client sends nothing more.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            login = base64.b64encode(b"root:pw").decode()
+            lines = [f"{method} {path} HTTP/1.1", "Host: h", f"Authorization: Basic {login}"]
+            sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+            _wait_for(lambda before=asked: len(master.asked) > before)
+            sock.close()
+        _wait_for(lambda: master.given_up == ["Query"])
+
+
+def _wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
