@@ -3,6 +3,7 @@
 ==================== =======================================================================
 :mod:`.server`       answers every request in a process of its own; for node calls
 :mod:`.client`       the client for node calls
+:mod:`.received`     collects an answer up to a limit, for both clients
 :mod:`.auth`         which certificates may make node calls
 :mod:`.event_server` serves many clients in one process
 :mod:`.tls_stream`   TLS for the connections of that server
@@ -22,6 +23,8 @@ package does not interpret bodies: the server passes a
 MAX_BODY_BYTES = 10 * 1024 * 1024
 #: Largest body of an answer in bytes; answers contain lists of instances, or logs.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+#: Largest head of an answer in bytes, with all its headers; an error in a header has up to 8 KiB.
+MAX_ANSWER_HEAD_BYTES = 64 * 1024
 #: Header of an answer with ok=false: JSON ``[class name, [arguments]]`` of the error, in ASCII. The
 #: body has the published form (a text), for programs which do not know the header.
 ERROR_HEADER = "X-Ganeti-Error"

@@ -45,7 +45,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import io
 import select
 import socket
 import threading
@@ -58,6 +57,7 @@ from typing import NamedTuple, cast
 import pycurl
 
 from ganeti import errors, http
+from ganeti.http.received import Received
 from ganeti.utils import memory, metrics, x509
 from ganeti.utils.net import wait_readable
 
@@ -191,7 +191,7 @@ class _Transfer:
     """A request which is being sent."""
 
     __slots__ = (
-        "_maybe_sent", "_mistrust", "_repeated", "body", "generation", "handle", "headers", "index",
+        "_maybe_sent", "_mistrust", "_repeated", "generation", "handle", "index", "received",
         "request", "used_up",
     )  # fmt: skip
 
@@ -208,8 +208,7 @@ class _Transfer:
         self.index = index
         self.request = request
         self.handle = handle
-        self.body = io.BytesIO()
-        self.headers: list[bytes] = []
+        self.received = Received(http.MAX_ANSWER_BYTES)
         host = f"[{request.address}]" if ":" in request.address else request.address
         handle.setopt(pycurl.URL, f"https://{host}:{request.port}/{request.procedure}")
         handle.setopt(pycurl.HTTPHEADER, [*_HEADERS, *request.headers])
@@ -217,8 +216,8 @@ class _Transfer:
         # Without keep, both ends use a connection for one request.
         handle.setopt(pycurl.FRESH_CONNECT, int(not request.keep))
         handle.setopt(pycurl.TIMEOUT_MS, max(1, int(request.timeout_s * 1000)))
-        handle.setopt(pycurl.WRITEFUNCTION, self.body.write)
-        handle.setopt(pycurl.HEADERFUNCTION, self.headers.append)
+        handle.setopt(pycurl.WRITEFUNCTION, self.received.write)
+        handle.setopt(pycurl.HEADERFUNCTION, self.received.add_header)
 
     def uses_kept(self, *, alone: bool) -> None:
         """Prepare for a handle or a multi which may have an open connection to the node.
@@ -249,7 +248,8 @@ class _Transfer:
             self._repeated
             or not self.request.keep
             or code not in _BROKEN_CODES
-            or self.headers
+            or self.received.headers
+            or self.received.excess
             or self.handle.getinfo(pycurl.NUM_CONNECTS) > 0
         ):
             return False
@@ -281,7 +281,7 @@ class _Transfer:
     def reply(self) -> Reply:
         return Reply(
             self.handle.getinfo(pycurl.RESPONSE_CODE),
-            self.body.getvalue(),
+            self.received.body(),
             self._header(_ERROR_PREFIX),
             self._header(_EPOCH_PREFIX),
             self._certificate() if self.request.show else "",
@@ -298,12 +298,21 @@ class _Transfer:
         return ""
 
     def _header(self, prefix: bytes) -> str:
-        for line in self.headers:
+        for line in self.received.headers:
             if line.lower().startswith(prefix):
                 return line[len(prefix) :].decode("ascii", "replace").strip()
         return ""
 
     def failure(self, code: int, message: str) -> Failure:
+        if code == pycurl.E_FILESIZE_EXCEEDED:
+            self.received.note_size()
+        if self.received.excess:
+            return Failure(
+                FAILED,
+                f"{self.received.excess}, so it was not received to its end; the call may have been"
+                " carried out or not",
+                sent=True,
+            )
         text = message or pycurl_text(code)
         if code == pycurl.E_SSL_PINNEDPUBKEYNOTMATCH and self._mistrust:
             code, text = pycurl.E_PEER_FAILED_VERIFICATION, self._mistrust
@@ -660,6 +669,7 @@ class Client:
                 (pycurl.USERAGENT, "ganeti"),
                 (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
                 (pycurl.FOLLOWLOCATION, 0),
+                # Of the announced length; what comes is counted in Received.
                 (pycurl.MAXFILESIZE, http.MAX_ANSWER_BYTES),
                 (pycurl.FORBID_REUSE, int(not keep)),
                 (pycurl.MAXAGE_CONN, _KEEP_S),

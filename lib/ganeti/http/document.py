@@ -10,7 +10,6 @@ Errors never contain the password, nor the address with a user in it.
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from typing import NamedTuple
 import pycurl
 
 from ganeti import errors
+from ganeti.http.received import Received
 
 #: Time limits in seconds: for a connection, and for a whole request.
 CONNECT_S = 3.0
@@ -173,34 +173,37 @@ class WebDocument:
     def _perform(
         self, method: str, content: bytes | None, headers: tuple[str, ...]
     ) -> tuple[int, str, bytes]:
+        received = Received(MAX_BYTES)
         with self._lock:
             try:
                 handle = self._prepared()
-                body, lines = io.BytesIO(), list[bytes]()
                 handle.setopt(pycurl.CUSTOMREQUEST, method)
                 handle.setopt(pycurl.HTTPHEADER, ["Expect:", "Accept: application/json", *headers])
                 if content is None:
                     handle.setopt(pycurl.HTTPGET, 1)
                 else:
                     handle.setopt(pycurl.POSTFIELDS, content)
-                handle.setopt(pycurl.WRITEFUNCTION, body.write)
-                handle.setopt(pycurl.HEADERFUNCTION, lines.append)
+                handle.setopt(pycurl.WRITEFUNCTION, received.write)
+                handle.setopt(pycurl.HEADERFUNCTION, received.add_header)
                 handle.perform()
                 status = handle.getinfo(pycurl.RESPONSE_CODE)
             except pycurl.error as err:
                 self._forget()
                 code, text = (*err.args, "")[:2]
-                raise DocumentError(f"{self.url}: {text or f'failure {code}'}") from err
+                if code == pycurl.E_FILESIZE_EXCEEDED:
+                    received.note_size()
+                why = received.excess or text or f"failure {code}"
+                raise DocumentError(f"{self.url}: {why}") from err
             except OSError as err:
                 raise DocumentError(f"cannot read {err.filename}: {err.strerror}") from err
             except errors.ParseError as err:
                 raise DocumentError(str(err)) from err
         tag = ""
-        for line in lines:
+        for line in received.headers:
             name, _, value = line.partition(b":")
             if name.strip().lower() == b"etag":
                 tag = value.decode("ascii", "replace").strip()
-        return status, tag, body.getvalue()
+        return status, tag, received.body()
 
     def _forget(self) -> None:
         if self._handle is not None:
@@ -225,6 +228,7 @@ class WebDocument:
             (pycurl.PROXY, ""),  # even if the environment names one
             (pycurl.USERAGENT, "ganeti"),
             (pycurl.FOLLOWLOCATION, 0),
+            # Of the announced length; what comes is counted in Received.
             (pycurl.MAXFILESIZE, MAX_BYTES),
             (pycurl.CONNECTTIMEOUT_MS, int(CONNECT_S * 1000)),
             (pycurl.TIMEOUT_MS, int(REQUEST_S * 1000)),

@@ -9,7 +9,10 @@ import threading
 import pycurl
 import pytest
 
+from fakes import endless_server
+from fakes.endless_server import EndlessServer
 from fakes.tls_lab import ADDRESS, Lab, clock_of_maker
+from ganeti import http
 from ganeti.http import client
 from ganeti.utils import x509
 
@@ -274,6 +277,21 @@ def test_own_certificate_missing(lab, tmp_path):
 def test_error_header(lab, asker):
     reply = asker.perform([ask(lab, "error")])[0]
     assert reply == client.Reply(200, b'[false, "x"]', '["GenericError",["x"]]')
+
+
+@pytest.mark.parametrize("answer", endless_server.ANSWERS)
+@pytest.mark.parametrize("keep", [True, False])
+def test_an_answer_without_end_is_not_received(lab, asker, monkeypatch, answer, keep):
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1 << 20)
+    with EndlessServer(lab.server_pem, answer) as server:
+        request = ask(lab, port=server.port)._replace(address=endless_server.ADDRESS, keep=keep)
+        for _ in range(2):
+            failure = asker.perform([request])[0]
+            assert failure.kind == client.FAILED and failure.sent
+            assert "more than" in failure.message and "not received to its end" in failure.message
+            assert server.sent_bytes < 16 << 20
+    # The client serves others as before.
+    assert asker.perform([ask(lab)])[0].body == b"hi"
 
 
 def test_environment_proxy_is_ignored(lab, asker, monkeypatch):

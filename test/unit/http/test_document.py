@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes import witness_server
+from fakes import endless_server, witness_server
+from fakes.endless_server import EndlessServer
 from ganeti import errors
 from ganeti.http.document import Access, Changed, DocumentError, WebDocument, parse_auth
 from ganeti.utils import retry, x509
@@ -130,6 +131,19 @@ def test_errors_name_the_server_and_no_secret(lab: Lab) -> None:
     lab.fault("refuse")
     with pytest.raises(DocumentError, match="status 507"):
         document.replace("a", "")
+
+
+@pytest.mark.parametrize("answer", endless_server.ANSWERS)
+def test_an_answer_without_end_is_not_received(tmp_path: Path, answer: str) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text(x509.create_self_signed("localhost"))
+    ca = tmp_path / "ca.pem"
+    ca.write_text(x509.certificate_part(pem.read_text()))
+    with EndlessServer(str(pem), answer, address="127.0.0.1") as server:
+        document = WebDocument(f"https://localhost:{server.port}/x", Access(str(ca)))
+        with pytest.raises(DocumentError, match="answer has more than 65536 bytes"):
+            document.read()
+        assert server.sent_bytes < 16 << 20
 
 
 def test_a_missing_file_is_an_error(lab: Lab) -> None:

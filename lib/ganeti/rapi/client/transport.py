@@ -32,6 +32,8 @@ from .constants import (
 # Errors of libcurl: the certificate is wrong, or the file with the authorities is unreadable.
 _CERTIFICATE_ERRORS: Final = frozenset((51, 60, 77, 83))
 
+_MAX_HEAD_BYTES: Final = 64 * 1024
+
 CurlConfig = Callable[[pycurl.Curl, logging.Logger], None]
 Query = list[tuple[str, Any]]
 
@@ -164,6 +166,35 @@ def _error_text(body: Mapping[str, Any], status: int) -> str:
     return text if reason == words[1] else f"{text} ({reason})"
 
 
+class _Received:
+    """An answer; its bytes are counted, because libcurl before 8.4 only compares what is announced.
+
+    :ivar excess: why the transfer was ended; empty while it was not.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.body = io.BytesIO()
+        self.excess = ""
+        self._most_bytes = most_bytes
+        self._head_bytes = 0
+
+    def add_header(self, line: bytes) -> int:
+        """Count a line of the head; return 0, which ends the transfer, when it is too large."""
+        self._head_bytes += len(line)
+        return self._taken(line, self._head_bytes, _MAX_HEAD_BYTES)
+
+    def write(self, data: bytes) -> int:
+        """Take a part of the body; return 0, which ends the transfer, when it is too large."""
+        taken = self._taken(data, self.body.tell() + len(data), self._most_bytes)
+        return self.body.write(data) if taken else 0
+
+    def _taken(self, data: bytes, size: int, most_bytes: int) -> int:
+        if size > most_bytes:
+            self.excess = f"the answer has more than {most_bytes} bytes"
+            return 0
+        return len(data)
+
+
 def _names(items: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
     return [item[key] for item in items]
 
@@ -172,6 +203,8 @@ class Transport:
     """Requests to the REST interface of a cluster, and their answers."""
 
     USER_AGENT = "Ganeti RAPI Client"
+    #: Largest body of an answer in bytes; more ends the request with an error.
+    MAX_ANSWER_BYTES = 256 << 20
 
     def __init__(
         self,
@@ -226,11 +259,12 @@ class Transport:
         if query:
             url += "?" + urlencode(query)
         curl = self._CreateCurl()
-        received = io.BytesIO()
+        received = _Received(self.MAX_ANSWER_BYTES)
         try:
             curl.setopt(pycurl.CUSTOMREQUEST, method)
             curl.setopt(pycurl.URL, url)
             curl.setopt(pycurl.WRITEFUNCTION, received.write)
+            curl.setopt(pycurl.HEADERFUNCTION, received.add_header)
             if content is not None:
                 curl.setopt(pycurl.POSTFIELDS, json.dumps(content))
             elif method in (HTTP_PUT, HTTP_POST):
@@ -244,12 +278,13 @@ class Transport:
                 curl.perform()
             except pycurl.error as err:
                 code, message = (*err.args, "", "")[:2]
+                message = received.excess or message
                 kind = CertificateError if code in _CERTIFICATE_ERRORS else GanetiApiError
                 raise kind(f"cannot talk to {self._base_url}: {message}") from err
             status = int(curl.getinfo(pycurl.RESPONSE_CODE))
         finally:
             curl.close()
-        text = received.getvalue().decode("utf-8", "replace")
+        text = received.body.getvalue().decode("utf-8", "replace")
         try:
             value = json.loads(text) if text else None
         except ValueError:
