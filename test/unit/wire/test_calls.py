@@ -128,6 +128,15 @@ def test_compressed_bomb_is_stopped(monkeypatch):
         base.decompress(base.compress("x" * 100_000))
 
 
+def test_many_compressed_texts_share_one_limit(monkeypatch):
+    monkeypatch.setattr(base, "TEXT_MAX_BYTES", 1000)
+    whole = [["a", base.compress("x" * 600)], ["b", base.compress("y" * 400)]]
+    assert base.TEXTS.decode(whole) == [("a", "x" * 600), ("b", "y" * 400)]
+    for more in (base.compress("z" * 600), [0, "z"]):
+        with pytest.raises(errors.ParseError, match="longer than 1000 bytes"):
+            base.TEXTS.decode([*whole, ["c", more]])
+
+
 def test_cut_text_is_noticed():
     wire = base.compress("x" * 100_000)
     wire[1] = wire[1][: len(wire[1]) // 8 * 4]

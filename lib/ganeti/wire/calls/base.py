@@ -250,11 +250,13 @@ class _TextsEncoding(Encoding):
 
     def decode(self, wire: Any) -> list[tuple[str, str]]:
         texts = []
+        left = TEXT_MAX_BYTES
         for item in _expect_list(wire, "a list of named texts"):
             name, text = _expect_list(item, "a file name and a text", length=2)
             if not isinstance(name, str):
                 raise errors.ParseError("expected a file name and a text")
-            texts.append((name, decompress(text)))
+            texts.append((name, decompress(text, left)))
+            left -= len(texts[-1][1])
         return texts
 
 
@@ -307,24 +309,30 @@ def compress(text: str | bytes, min_bytes: int = COMPRESS_MIN_BYTES) -> list[Any
     return [_ZLIB_BASE64, base64.b64encode(zlib.compress(data, _ZLIB_LEVEL)).decode("ascii")]
 
 
-def decompress(wire: Any) -> str:
+def decompress(wire: Any, most_bytes: int | None = None) -> str:
     """Decode what :func:`compress` returned.
 
-    :raises ParseError: the value is not such a pair, or the text is damaged or longer than
-        :data:`TEXT_MAX_BYTES`.
+    :param most_bytes: the longest text which is accepted; None for :data:`TEXT_MAX_BYTES`, which
+        all texts of one argument have together.
+    :raises ParseError: the value is not such a pair, or the text is damaged or too long.
     """
     encoding, text = _expect_list(wire, "an encoded text", length=2)
     if not isinstance(text, str):
         raise errors.ParseError("expected an encoded text")
+    if most_bytes is None:
+        most_bytes = TEXT_MAX_BYTES
     if encoding == _RAW:
+        if len(text) > most_bytes:
+            raise errors.ParseError(f"texts are longer than {TEXT_MAX_BYTES} bytes")
         return text
     if encoding != _ZLIB_BASE64:
         raise errors.ParseError(f"unknown text encoding {encoding!r}")
     try:
         unpacker = zlib.decompressobj()
-        data = unpacker.decompress(base64.b64decode(text, validate=True), TEXT_MAX_BYTES)
-        if unpacker.unconsumed_tail:
-            raise errors.ParseError(f"text is longer than {TEXT_MAX_BYTES} bytes")
+        # A limit of 0 would mean none.
+        data = unpacker.decompress(base64.b64decode(text, validate=True), max(1, most_bytes))
+        if unpacker.unconsumed_tail or len(data) > most_bytes:
+            raise errors.ParseError(f"texts are longer than {TEXT_MAX_BYTES} bytes")
         if not unpacker.eof:
             raise errors.ParseError("compressed text is cut short")
         return data.decode("utf-8")
