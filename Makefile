@@ -46,7 +46,8 @@ help:
 	@echo "  make lint       check rules and format with ruff                                 (venv)"
 	@echo "  make types      check types with mypy in strict mode                             (venv)"
 	@echo "  make unit       run the unit tests  (venv; zsh, fish, mtools, dosfstools, qemu-utils, fdisk,"
-	@echo "                  curl, openssh-client, openssh-server, ganeti-htools-3.0, systemd, logrotate:"
+	@echo "                  curl, openssh-client, openssh-server, ganeti-htools-3.0, systemd, logrotate,"
+	@echo "                  python3-pycurl and the other Python packages of Debian:"
 	@echo "                  without them some tests are skipped; no server is started)"
 	@echo "  make docs       check that documentation and programs agree     (venv; prometheus, whose"
 	@echo "                  promtool checks the rules of alerts: without it these tests are skipped)"
@@ -126,7 +127,9 @@ unit-packages:
 	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk curl lvm2
 	-@devel/install-packages openssh-client openssh-server
 	-@devel/install-packages ganeti-htools-3.0
-	-@devel/install-packages systemd logrotate apache2-bin python3-pycurl
+	-@devel/install-packages systemd logrotate apache2-bin
+	-@devel/install-packages python3-pycurl python3-simplejson python3-pyparsing python3-openssl \
+		python3-cryptography python3-yaml python3-pyinotify
 
 docs-packages:
 	-@devel/install-packages prometheus

@@ -1,56 +1,124 @@
-"""The tests of the client again, with the libcurl of the distribution.
+"""Tests again with the Python packages of the distribution, which its users have.
 
-The packages of Debian use its pycurl, whose libcurl is older than the one from PyPI and has
-GnuTLS in place of OpenSSL: it reports other errors, and keeps connections in another way.
+The environment of developers has the newest packages from PyPI. Those of Debian are years older:
+libcurl 7.88 does not count an answer without a length, has GnuTLS in place of OpenSSL, reports
+other errors, and keeps connections in another way. So what reads or limits texts from outside is
+tested with both. ``make check`` installs the packages as far as it can; a test whose package is
+missing says so.
 """
 
 from __future__ import annotations
 
-import glob
+import functools
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.programs
-_TOP = Path(__file__).resolve().parents[3]
-_TESTS = ("test_client.py", "test_document.py", "test_server.py")
+_TOP = Path(__file__).resolve().parents[2]
+_PYTHON = "/usr/bin/python3"
+_PACKAGES = Path("/usr/lib/python3/dist-packages")
+# Import name of each package of others -> the package of Debian, and the tests of what imports it.
+_TESTED = {
+    "pycurl": (
+        "python3-pycurl",
+        ("http/test_client.py", "http/test_document.py", "http/test_server.py")
+        + ("rapi/test_client_answers.py",),
+    ),
+    "simplejson": (
+        "python3-simplejson",
+        ("wire/test_json.py", "wire/test_odd_answers.py", "rapi/test_represent.py"),
+    ),
+    "pyparsing": (
+        "python3-pyparsing",
+        ("query/test_filter.py", "query/test_random_filter.py", "storage/test_drbd_parse.py"),
+    ),
+    "OpenSSL": ("python3-openssl", ("utils/test_x509.py",)),
+    "cryptography": ("python3-cryptography", ("utils/test_x509.py",)),
+    "yaml": ("python3-yaml", ("cli/test_output.py", "rapi/test_represent.py")),
+    "pyinotify": ("python3-pyinotify", ("confd/test_source.py",)),
+}
+# Parts of packages which are imported under names of their own.
+_PARTS = {
+    "cryptography": ("_cffi_backend", "cffi"),
+    "OpenSSL": ("cryptography", "_cffi_backend", "cffi"),
+    "yaml": ("_yaml",),
+}
+# Those which wait for the server need no other client.
+_CHOSEN = ("-m", "not long and not larger", "-k", "not slow and not unauthenticated")
 
 
-def _pycurl() -> Path | None:
-    """The module of the distribution for this Python; None if it is not installed."""
-    tag = f"cpython-{sys.version_info.major}{sys.version_info.minor}"
-    found = glob.glob(f"/usr/lib/python3/dist-packages/pycurl.{tag}*.so")
-    return Path(found[0]) if found else None
+@functools.cache
+def _version() -> str:
+    """Version of the Python of the distribution, such as ``3.11``; empty if it is not there."""
+    try:
+        return subprocess.run(
+            [_PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
-def test_with_the_libcurl_of_the_distribution(tmp_path: Path) -> None:
-    module = _pycurl()
-    if module is None:
-        pytest.skip("python3-pycurl of the distribution is not installed for this Python")
-    # The other packages of the distribution stay out of the way.
-    (tmp_path / module.name).symlink_to(module)
+def _link(name: str, directory: Path) -> bool:
+    """Link a module or package of the distribution; return whether it is there."""
+    found = [
+        path
+        for path in (_PACKAGES / name, *_PACKAGES.glob(f"{name}.*"))
+        if path.name == name or path.suffix in (".py", ".so")
+    ]
+    for path in found:
+        (directory / path.name).symlink_to(path)
+    return bool(found)
+
+
+@pytest.mark.parametrize("name", _TESTED)
+def test_with_a_package_of_the_distribution(tmp_path: Path, name: str) -> None:
+    package, tests = _TESTED[name]
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if _version() != own:
+        pytest.skip(f"{_PYTHON} has version {_version() or 'unknown'}, these tests run with {own}")
+    if not _link(name, tmp_path):
+        pytest.skip(f"package {package} of the distribution is not installed")
+    for part in _PARTS.get(name, ()):
+        _link(part, tmp_path)
+    # The other packages of the distribution stay behind those of the tests.
+    paths = (tmp_path, _TOP / "lib", _TOP, sysconfig.get_path("purelib"))
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{tmp_path}:{_TOP / 'lib'}:{_TOP}",
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PYTEST_ADDOPTS": "",
     }
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    # Those which wait for the server need no other client.
-    chosen = ["-m", "not long", "-k", "not slow and not unauthenticated"]
-    here = Path(__file__).parent
+    words = [_PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
-        [*words, *chosen, *(str(here / name) for name in _TESTS)],
+        [*words, *_CHOSEN, *(str(_TOP / "test/unit" / test) for test in tests)],
         cwd=_TOP,
         env=environment,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    version = subprocess.run(
-        [sys.executable, "-c", "import pycurl; print(pycurl.__file__)"],
+    found = subprocess.run(
+        [_PYTHON, "-c", f"import {name}; print({name}.__file__)"],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert version.stdout.strip() == str(tmp_path / module.name)
+    assert found.stdout.startswith(str(tmp_path))
+
+
+def test_every_package_of_others_is_tested() -> None:
+    """A new dependency gets a line here."""
+    text = (_TOP / "packaging/debian/control").read_text()
+    depends = text.partition("\nDepends:")[2].partition("\n\n")[0]
+    for package, _tests in _TESTED.values():
+        assert package in depends
+    wanted = {word.strip(" ,|") for word in depends.split() if word.startswith("python3-")}
+    # numpy has no limits and reads no text; pyasyncore is for newer versions of Python.
+    assert wanted - {"python3-numpy", "python3-pyasyncore"} == {
+        package for package, _tests in _TESTED.values()
+    }
