@@ -69,9 +69,9 @@ class HttpLab:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(WAIT_S)
 
-    def connect(self) -> socket.socket:
-        """A connection to the server."""
-        sock = socket.create_connection(("127.0.0.1", self.port), WAIT_S)
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        """A connection to the server, from an address of this machine."""
+        sock = socket.create_connection(("127.0.0.1", self.port), WAIT_S, (source, 0))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 

@@ -9,13 +9,18 @@ password cannot make the server hold ten megabytes.
 The resources of each client are limited. It has :data:`HEAD_S` for the TLS handshake and for the
 head of a request after its first byte, :data:`BODY_S` for the body, :data:`IDLE_S` between
 requests, and must receive a part of the answer every :data:`WRITE_S`. A client which exceeds a
-limit gets an error, where that is possible, and is disconnected. Bodies which are being received
-share :data:`BODIES_BYTES`, large answers which are being sent share :data:`ANSWERS_BYTES`; when the
-latter are exceeded, the client whose answer takes longest is disconnected. Requests of one
-connection are answered one after the other; meanwhile the server reads no more than a small buffer
-holds. A request which only reads is given up when its client has gone. When too many clients
-connect, the client which was idle longest is disconnected; when too many TLS handshakes are not
-complete, the oldest one.
+limit gets an error, where that is possible, and is disconnected. The application says how large the
+body of a request may be. Bodies share :data:`BODIES_BYTES`, which are counted as the bytes arrive,
+so that a client which only announces much takes nothing from the others. Large answers which are
+being sent share :data:`ANSWERS_BYTES`; when they are exceeded, the client whose answer takes
+longest is disconnected. Requests of one connection are answered one after the other; meanwhile the
+server reads no more than a small buffer holds. A request which only reads is given up when its
+client has gone.
+
+When too many clients connect, the client which was idle longest is disconnected. When none is idle,
+it is the one which has been sending its request for longest, among those of the address with most
+of them; the same happens when one address has more unfinished requests than it may. When too many
+TLS handshakes are not complete, the oldest one is disconnected.
 
 The loop must never wait: an application which has to compute for long does it in a thread.
 """
@@ -28,6 +33,7 @@ import logging
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -51,6 +57,8 @@ BODIES_BYTES = 128 << 20
 ANSWERS_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 18
 _BACKLOG = 512
+# A request which has just begun is not given up in favour of another client.
+_JUST_BEGUN_S = 1.0
 # For this many clients there may be one more connection which is in its handshake, or at its end.
 _UNSERVED_SHARE = 4
 
@@ -60,12 +68,15 @@ class Limits(NamedTuple):
 
     :ivar clients: number of connections at the same time.
     :ivar per_address: largest number of these from one address; None for no such limit.
+    :ivar unfinished_per_address: largest number of requests of one address which are being received
+        at the same time; None for no such limit.
     :ivar bodies_bytes: memory for the bodies of all requests which are received or carried out.
     :ivar bodies_per_address: largest part of this for one address; None for no such limit.
     """
 
     clients: int = 4000
     per_address: int | None = None
+    unfinished_per_address: int | None = None
     head_s: float = HEAD_S
     body_s: float = BODY_S
     idle_s: float = IDLE_S
@@ -109,12 +120,14 @@ class Accepted(NamedTuple):
 
     :ivar user: name of the user, for the access log.
     :ivar answer: called with the body; returns the answer.
+    :ivar most_body_bytes: the largest body; 0 for a request which takes none.
     :ivar only_reads: the request changes nothing, so ``answer`` is canceled when the client has
         gone.
     """
 
     user: str
     answer: Callable[[bytes], Coroutine[Any, Any, Response]]
+    most_body_bytes: int = messages.MAX_BODY_BYTES
     only_reads: bool = False
 
 
@@ -165,6 +178,13 @@ class Server:
         # Idle connections, in the order in which they became idle.
         self._idle: dict[_Connection, None] = {}
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        # Connections whose request is being received, with the time of its first byte, in the order
+        # in which these came.
+        self._receiving: dict[_Connection, float] = {}
+        # What each address has: connections, unfinished requests, bytes of bodies.
+        self._clients_of: Counter[str] = Counter()
+        self._unfinished_of: Counter[str] = Counter()
+        self._bodies_of: Counter[str] = Counter()
         # Connections with TLS on which no client is served: handshakes, and ends of connections.
         self._unserved = Unserved(max(1, self._limits.clients // _UNSERVED_SHARE))
         self._bodies_bytes = 0
@@ -181,6 +201,16 @@ class Server:
     def clients(self) -> int:
         """Number of connected clients."""
         return len(self._connections)
+
+    @property
+    def bodies_bytes(self) -> int:
+        """Size of all bodies, as far as they have come, in bytes."""
+        return self._bodies_bytes
+
+    @property
+    def unfinished(self) -> int:
+        """Number of requests which are being received."""
+        return len(self._receiving)
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accept connections from now on."""
@@ -221,7 +251,7 @@ class Server:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._connections) >= self._limits.clients and not self._disconnect_idle():
+        if len(self._connections) >= self._limits.clients and not self._disconnect_one():
             writer.transport.abort()
             return
         connection = _Connection(self, reader, writer)
@@ -230,8 +260,10 @@ class Server:
             if self._introduced:
                 async with asyncio.timeout(self._limits.head_s):
                     connection.peer = messages.parse_introduction(await reader.readline())
+            self._clients_of[connection.peer] += 1
+            connection.counted = True
             if self._too_many_of(connection.peer):
-                raise _Gone
+                raise _Gone("its address has too many connections")
             await connection.serve()
         except (
             _Gone,
@@ -243,25 +275,50 @@ class Server:
         ) as err:
             _log.debug("client %s lost: %r", connection.peer, err)
         except asyncio.CancelledError:
-            # Canceled by stop() or _disconnect_idle(), which do not wait for more.
+            # Canceled by stop() or _disconnect(), which do not wait for more.
             _log.debug("client %s disconnected", connection.peer)
         finally:
             self._connections.pop(connection, None)
             self._idle.pop(connection, None)
+            self.end_receiving(connection)
+            if connection.counted:
+                _count_down(self._clients_of, connection.peer, 1)
             await _close(writer)
 
     def _too_many_of(self, peer: str) -> bool:
         """Tell whether an address has more connections than it may."""
         most = self._limits.per_address
-        return most is not None and sum(one.peer == peer for one in self._connections) > most
+        return most is not None and self._clients_of[peer] > most
 
-    def _disconnect_idle(self) -> bool:
-        """Disconnect the client which was idle longest; return whether there was an idle one."""
+    def _disconnect_one(self) -> bool:
+        """Disconnect a client for another one; return whether that was possible.
+
+        It is the client which was idle longest, or else the one which has been sending its request
+        for longest, of the address which has most of these.
+        """
         for connection in self._idle:
-            del self._idle[connection]
-            self._connections[connection].cancel()
+            self._disconnect(connection)
             return True
+        return self._unfinished_of.total() > 0 and self._disconnect_slowest(
+            max(self._unfinished_of, key=self._unfinished_of.__getitem__)
+        )
+
+    def _disconnect_slowest(self, peer: str) -> bool:
+        """Disconnect the client of an address which has been sending its request for longest."""
+        begun_before = time.monotonic() - _JUST_BEGUN_S
+        for connection, begun in self._receiving.items():
+            if begun > begun_before:
+                return False
+            if connection.peer == peer:
+                _log.warning("client %s takes too long for its request while others wait", peer)
+                self._disconnect(connection)
+                return True
         return False
+
+    def _disconnect(self, connection: _Connection) -> None:
+        self._idle.pop(connection, None)
+        self.end_receiving(connection)
+        self._connections[connection].cancel()
 
     # -- called by connections -------------------------------------------------------------------
 
@@ -272,22 +329,44 @@ class Server:
         else:
             self._idle.pop(connection, None)
 
+    def begin_receiving(self, connection: _Connection) -> None:
+        """Note that the first byte of a request has come.
+
+        :raises Refused: too many requests of the address are unfinished, and all are new.
+        """
+        most = self._limits.unfinished_per_address
+        peer = connection.peer
+        if (
+            most is not None
+            and self._unfinished_of[peer] >= most
+            and not self._disconnect_slowest(peer)
+        ):
+            raise _busy("too many unfinished requests at once")
+        self._receiving[connection] = time.monotonic()
+        self._unfinished_of[peer] += 1
+
+    def end_receiving(self, connection: _Connection) -> None:
+        """Note that a request was received, or is given up."""
+        if self._receiving.pop(connection, None) is not None:
+            _count_down(self._unfinished_of, connection.peer, 1)
+
     def hold(self, peer: str, size: int) -> None:
-        """Reserve memory for the body of a request; ``size`` is in bytes.
+        """Take memory for bytes of a body which have come; ``size`` is in bytes.
 
         :raises Refused: the limit for all bodies, or for those of the address, is exceeded.
         """
         share = self._limits.bodies_per_address
         if self._bodies_bytes + size > self._limits.bodies_bytes or (
-            share is not None
-            and sum(one.held for one in self._connections if one.peer == peer) + size > share
+            share is not None and self._bodies_of[peer] + size > share
         ):
-            raise Refused(503, "too many large requests at once", headers=[("Retry-After", "5")])
+            raise _busy("too many large requests at once")
         self._bodies_bytes += size
+        self._bodies_of[peer] += size
 
-    def unhold(self, size: int) -> None:
+    def unhold(self, peer: str, size: int) -> None:
         """Release the memory of a body."""
         self._bodies_bytes -= size
+        _count_down(self._bodies_of, peer, size)
 
     def begin_sending(self, connection: _Connection, size: int) -> None:
         """Note that a large answer is being sent; disconnect slow clients above the limit."""
@@ -325,11 +404,28 @@ class Server:
         self._note(exchange)
 
 
+def _busy(reason: str) -> Refused:
+    return Refused(503, reason, headers=[("Retry-After", "5")])
+
+
+def _count_down(counter: Counter[str], peer: str, by: int) -> None:
+    """Subtract from what an address has; one which has nothing is forgotten."""
+    counter[peer] -= by
+    if counter[peer] <= 0:
+        del counter[peer]
+
+
 async def _close(writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError, asyncio.CancelledError, RuntimeError):
         if writer.transport.is_closing():
             return
         writer.close()
+
+
+def _too_large(most_bytes: int) -> Refused:
+    if most_bytes == 0:
+        return Refused(413, "this request takes no body")
+    return Refused(413, f"the body of this request may have {most_bytes} bytes")
 
 
 class _Connection:
@@ -342,6 +438,8 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         self.held = 0
+        #: The server counts it as a connection of its address.
+        self.counted = False
         self._gone: asyncio.Future[None] | None = None
         peer = writer.get_extra_info("peername")
         self.peer: str = peer[0] if isinstance(peer, tuple) else "-"
@@ -377,6 +475,7 @@ class _Connection:
             self._server.set_idle(self, False)
         if not first:
             return None
+        self._server.begin_receiving(self)
         try:
             async with asyncio.timeout(limits.head_s):
                 rest = await self._reader.readuntil(b"\r\n\r\n")
@@ -401,20 +500,26 @@ class _Connection:
         try:
             head = messages.parse_head(data)
             body_taken = head.length == 0
+            if body_taken:
+                self._server.end_receiving(self)
             keep = head.keep_alive and not self.last
             accepted = await self._server.application.begin(Incoming(head, self.peer))
             if isinstance(accepted, Response):
                 response = accepted
             else:
                 user = accepted.user
-                body = b"" if body_taken else await self._read_body(head)
-                body_taken = True
+                body = b""
+                if not body_taken:
+                    body = await self._read_body(head, accepted.most_body_bytes)
+                    body_taken = True
+                    self._server.end_receiving(self)
                 response = await self._answer_of(accepted, body)
         except Refused as err:
             response = self._refusal(err)
             keep = keep and err.status not in (408, 413)
         finally:
-            self._server.unhold(self.held)
+            self._server.end_receiving(self)
+            self._server.unhold(self.peer, self.held)
             self.held = 0
         size = 0 if head is None else max(head.length, 0)
         if max(size, len(response.body) if isinstance(response.body, bytes) else 0) > (
@@ -453,43 +558,55 @@ class _Connection:
     def _refusal(self, refused: Refused) -> Response:
         return self._server.application.refusal(refused)
 
-    def _hold(self, size: int) -> None:
-        self._server.hold(self.peer, size)
-        self.held += size
+    async def _read_body(self, head: Head, most_bytes: int) -> bytes:
+        """Receive the body.
 
-    async def _read_body(self, head: Head) -> bytes:
+        :param most_bytes: the largest one.
+        :raises Refused: it is larger, takes too long, or there is no memory for it now.
+        """
         limits = self._server.limits
+        if head.length > most_bytes or (head.length < 0 and most_bytes == 0):
+            raise _too_large(most_bytes)
         if head.expects_continue:
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             async with asyncio.timeout(limits.body_s):
-                if head.length >= 0:
-                    self._hold(head.length)
-                    return await self._reader.readexactly(head.length)
-                return await self._read_chunks()
+                if head.length < 0:
+                    return await self._read_chunks(most_bytes)
+                body = bytearray()
+                await self._receive(body, head.length)
+                return bytes(body)
         except TimeoutError:
             raise Refused(408, f"no whole body came within {limits.body_s:g} s") from None
         except asyncio.LimitOverrunError:
             raise Refused(400, "a chunk of the body does not begin with its size") from None
 
-    async def _read_chunks(self) -> bytes:
-        parts: list[bytes] = []
-        total = 0
+    async def _receive(self, body: bytearray, size: int) -> None:
+        """Add so many bytes to a body, and take memory for them as they come."""
+        while size > 0:
+            data = await self._reader.read(min(size, _PIECE_BYTES))
+            if not data:
+                raise _Gone("the client has ended the connection within a body")
+            self._server.hold(self.peer, len(data))
+            self.held += len(data)
+            body += data
+            size -= len(data)
+
+    async def _read_chunks(self, most_bytes: int) -> bytes:
+        body = bytearray()
         while True:
             size = messages.chunk_size((await self._reader.readuntil(b"\r\n"))[:-2])
             if size == 0:
                 break
-            total += size
-            if total > messages.MAX_BODY_BYTES:
-                raise Refused(413, f"a request body may have {messages.MAX_BODY_BYTES} bytes")
-            self._hold(size)
-            parts.append(await self._reader.readexactly(size))
+            if len(body) + size > most_bytes:
+                raise _too_large(most_bytes)
+            await self._receive(body, size)
             if await self._reader.readexactly(2) != b"\r\n":
                 raise Refused(400, "a chunk of the body is longer than it says")
         # Headers may follow the last chunk; they are ignored.
         for _ in range(MAX_HEADERS):
             if await self._reader.readuntil(b"\r\n") == b"\r\n":
-                return b"".join(parts)
+                return bytes(body)
         raise Refused(431, "too many headers after the body")
 
     async def _answer(

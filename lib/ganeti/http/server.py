@@ -18,9 +18,9 @@ Limits for clients:
 - head and body have a size limit;
 - a connection reaches a child when the client has sent something; the kernel keeps silent ones
   apart (:func:`ganeti.utils.net.tcp_listen`);
-- at most ``Limits.children`` children exist. When all exist, the parent ends those whose peers are
-  unauthenticated for the longest time, as many as clients wait, so that unauthenticated peers
-  cannot block calls of the cluster.
+- at most ``Limits.children`` children exist. When all exist, the parent ends some whose peers are
+  unauthenticated, as many as clients wait, so that unauthenticated peers cannot block calls of the
+  cluster: first those of the address with most of them, and there the oldest.
   Idle kept connections end when somebody waits. When all children work for the cluster, the next
   caller waits in the queue of the socket.
 
@@ -47,6 +47,7 @@ import signal
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -365,21 +366,31 @@ class ForkingServer:
         return child
 
     def _drop_unauthenticated(self, waiting: int = 1) -> None:
-        """End the children whose peers are unauthenticated for the longest time.
+        """End children whose peers are unauthenticated.
+
+        Those of the address with most of them come first, so that a flood from one address ends
+        no connection of another one. Of one address it is the oldest.
 
         :param waiting: number of clients which wait for a child; as many children end, and at least
             one.
         """
         # A peer which has just connected may be a node of the cluster: it gets a moment.
         begun_before = self._clock() - _UNAUTHENTICATED_S
+        by_peer: dict[str, deque[_Child]] = {}
         unauthenticated = sorted(
             (child.started, child.pidfd)
             for child in self._children.values()
             if child.started is not None and not child.accepted and child.started < begun_before
         )
-        for _started, pidfd in unauthenticated[: max(1, waiting)]:
-            _log.warning("too many connections: dropping the one of %s", self._children[pidfd].peer)
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        for _started, pidfd in unauthenticated:
+            child = self._children[pidfd]
+            by_peer.setdefault(child.peer, deque()).append(child)
+        for _ in range(min(max(1, waiting), len(unauthenticated))):
+            # Of addresses with as many, the one whose connection is the oldest.
+            children = max(by_peer.values(), key=len)
+            child = children.popleft()
+            _log.warning("too many connections: dropping the one of %s", child.peer)
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
     def _read_control(self) -> None:
         """Read messages of children.

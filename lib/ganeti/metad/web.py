@@ -92,8 +92,7 @@ class MetadataApplication:
     async def begin(self, incoming: Incoming) -> Accepted | Response:
         """Find the page and the guest of a request.
 
-        :raises Refused: 404 for an unknown path or address, 405 for a wrong method, 413 for a body
-            that is too large.
+        :raises Refused: 404 for an unknown path or address, 405 for a wrong method.
         """
         head = incoming.head
         page = _PAGES.get(messages.decode_path(head.path))
@@ -101,8 +100,6 @@ class MetadataApplication:
             raise Refused(404, "there is no such page")
         if head.method != page.method:
             raise Refused(405, f"this page is for {page.method}", headers=[("Allow", page.method)])
-        if head.length > const.REQUEST_MAX_BYTES:
-            raise Refused(413, f"at most {const.REQUEST_MAX_BYTES} bytes at once")
         guest = self._guests.asking(incoming.peer)
         if guest is None:
             _log.warning(
@@ -112,15 +109,13 @@ class MetadataApplication:
         arguments = messages.parse_query(head.query)
 
         async def answer(body: bytes) -> Response:
-            # The size of a chunked body is known only now.
-            if len(body) > const.REQUEST_MAX_BYTES:
-                raise Refused(413, f"at most {const.REQUEST_MAX_BYTES} bytes at once")
             request = _GuestRequest(guest, arguments, body)
             if page.files:
                 return await asyncio.to_thread(page.answer, self, request)
             return page.answer(self, request)
 
-        return Accepted(guest.name, answer)
+        most_bytes = const.REQUEST_MAX_BYTES if head.method == "POST" else 0
+        return Accepted(guest.name, answer, most_body_bytes=most_bytes)
 
     def refusal(self, refused: Refused) -> Response:
         """Return the answer to a refused request, with the reason."""

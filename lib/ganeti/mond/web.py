@@ -66,7 +66,7 @@ class MonitoringApplication:
         async def answer(_body: bytes) -> Response:
             return await asyncio.to_thread(page)
 
-        return Accepted("", answer)
+        return Accepted("", answer, most_body_bytes=0)
 
     def refusal(self, refused: Refused) -> Response:
         """Return the answer to a refused request, with the reason."""

@@ -35,6 +35,11 @@ from ganeti.wire import json
 _log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 20
+#: Largest body in bytes of a request without a user, where the operation takes one.
+ANONYMOUS_BODY_BYTES: Final = 16 * 1024
+#: Largest body of a request which only reads, such as a filter with its largest number of
+#: conditions.
+READ_BODY_BYTES: Final = 2 << 20
 # The length of an unknown path which an error repeats.
 _SHOWN: Final = 100
 _NAME: Final = re.compile(r"[\w._-]+", re.ASCII)
@@ -161,7 +166,10 @@ class RestApplication:
             )
 
         return Accepted(
-            user.name if user is not None else "-", answer, only_reads=isinstance(operation, Read)
+            user.name if user is not None else "-",
+            answer,
+            most_body_bytes=most_body_bytes(operation, anonymous=user is None),
+            only_reads=isinstance(operation, Read),
         )
 
     def refusal(self, refused: Refused) -> Response:
@@ -259,6 +267,19 @@ class RestApplication:
         if wanted is not None and represent.tag_matches(wanted, etag, weak=True):
             return Response(304, b"", headers[1:])
         return Response(200, body, headers)
+
+
+def most_body_bytes(operation: Operation, *, anonymous: bool) -> int:
+    """Return the largest body of a request; 0 for an operation which takes none.
+
+    The body of a job has further members, such as its priority, also where its opcode takes no
+    parameter from there.
+    """
+    if not isinstance(operation, Job) and operation.fields is None:
+        return 0
+    if anonymous:
+        return ANONYMOUS_BODY_BYTES
+    return READ_BODY_BYTES if isinstance(operation, Read) else messages.MAX_BODY_BYTES
 
 
 def _allowed(resource: Resource) -> list[str]:

@@ -117,6 +117,7 @@ async def _serve(metad: MetadataDaemon, signals: daemon.Signals) -> None:
     limits = event_server.Limits(
         clients=event_server.client_limit(_CLIENTS),
         per_address=_CLIENTS_OF_A_GUEST,
+        unfinished_per_address=_CLIENTS_OF_A_GUEST,
         bodies_per_address=_BODIES_OF_A_GUEST,
     )
     servers = []

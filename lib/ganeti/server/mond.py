@@ -167,7 +167,9 @@ async def _serve(
     server = event_server.Server(
         MonitoringApplication(registry, allowed=allowed(options.allow), extra=extra),
         limits=event_server.Limits(
-            clients=event_server.client_limit(_CLIENTS), per_address=_CLIENTS_OF_AN_ADDRESS
+            clients=event_server.client_limit(_CLIENTS),
+            per_address=_CLIENTS_OF_AN_ADDRESS,
+            unfinished_per_address=_CLIENTS_OF_AN_ADDRESS // 2,
         ),
         note=mond.access_log.write,
         server_name=f"Ganeti {__version__}",

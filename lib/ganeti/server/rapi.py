@@ -38,6 +38,7 @@ from ganeti.utils import fs, inotify, x509
 
 NAME: Final = "ganeti-rapi"
 PORT: Final = hosts.RAPI_PORT
+_UNFINISHED_OF_AN_ADDRESS: Final = 100
 _STOP_S: Final = 5.0
 
 
@@ -160,7 +161,14 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         ),
     )
     most = event_server.Limits()
-    limits = most._replace(clients=event_server.client_limit(most.clients))
+    clients = event_server.client_limit(most.clients)
+    # A proxy has one address for many clients, but sends whole requests.
+    limits = most._replace(
+        clients=clients,
+        per_address=max(1, clients // 2),
+        unfinished_per_address=_UNFINISHED_OF_AN_ADDRESS,
+        bodies_per_address=most.bodies_bytes // 2,
+    )
     server = event_server.Server(
         application,
         tls=rapi.tls,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import resource
 import socket
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fakes.http_lab import WAIT_S, HttpLab, receive_all, receive_answer
-from ganeti.http import messages
+from ganeti.http import event_server, messages
 from ganeti.http.event_server import Accepted, Incoming, Limits, client_limit
 from ganeti.http.messages import Refused, Response
 from ganeti.utils import memory, x509
@@ -51,7 +52,8 @@ class Echo:
                 await self._until_opened(path)
             return Response(200, f"{incoming.head.method} {len(body)}".encode())
 
-        return Accepted("somebody", answer, only_reads=path == "/read")
+        most = {"/none": 0, "/small": 2}.get(path, messages.MAX_BODY_BYTES)
+        return Accepted("somebody", answer, most_body_bytes=most, only_reads=path == "/read")
 
     async def _until_opened(self, path: str) -> None:
         self.begun.append(path)
@@ -342,35 +344,129 @@ def test_a_stream(start: Start) -> None:
 def test_bodies_share_what_there_is(start: Start) -> None:
     lab = start(limits=Limits(bodies_bytes=1000))
     with lab.connect() as sock, lab.connect() as other:
-        sock.sendall(request("/", "PUT", b"", "Content-Length: 900", "Expect: 100-continue"))
-        assert b"100 Continue" in sock.recv(65536)
+        sock.sendall(request("/", "PUT", b"", "Content-Length: 900") + b"x" * 850)
+        _wait_for(lambda: lab.server.bodies_bytes == 850)
         other.sendall(request("/", "PUT", b"y" * 200))
         status, headers, _body = receive_answer(other)
         assert status == 503 and headers["retry-after"] == "5"
-        sock.sendall(b"x" * 900)
+        sock.sendall(b"x" * 50)
         assert receive_answer(sock)[2] == b"PUT 900"
     with lab.connect() as sock:
         sock.sendall(request("/", "PUT", b"y" * 200))
         assert receive_answer(sock)[2] == b"PUT 200"
+    assert lab.server.bodies_bytes == 0
+
+
+def test_what_is_only_announced_takes_nothing_from_others(start: Start) -> None:
+    lab = start()
+    with contextlib.ExitStack() as stack:
+        for headers in (
+            (f"Content-Length: {messages.MAX_BODY_BYTES}",),
+            ("Transfer-Encoding: chunked",),
+        ):
+            for _ in range(15):
+                sock = stack.enter_context(lab.connect())
+                sock.sendall(request("/", "PUT", b"", *headers))
+                if "chunked" in headers[0]:
+                    sock.sendall(b"%x\r\n" % messages.MAX_BODY_BYTES)
+        _wait_for(lambda: lab.server.unfinished == 30)
+        sock = stack.enter_context(lab.connect())
+        sock.sendall(request("/", "PUT", b"z" * (9 << 20)))
+        assert receive_answer(sock)[2] == f"PUT {9 << 20}".encode()
+
+
+@pytest.mark.parametrize("body", [b"xyz", b""])
+def test_the_application_says_how_large_a_body_may_be(start: Start, body: bytes) -> None:
+    lab = start()
+    chunked = ("Transfer-Encoding: chunked",)
+    for path, wanted in (("/none", b"takes no body"), ("/small", b"may have 2 bytes")):
+        with lab.connect() as sock:
+            if body:
+                sock.sendall(request(path, "PUT", b"", "Content-Length: 3"))
+            else:
+                sock.sendall(request(path, "PUT", b"", *chunked) + b"3\r\n")
+            status, _headers, text = receive_answer(sock)
+            assert status == 413 and wanted in text
+    with lab.connect() as sock:
+        sock.sendall(request("/small", "PUT", b"xy"))
+        assert receive_answer(sock)[2] == b"PUT 2"
+        sock.sendall(request("/none", "PUT"))
+        assert receive_answer(sock)[2] == b"PUT 0"
+
+
+def test_a_body_of_single_bytes_takes_little(start: Start) -> None:
+    lab = start()
+    with lab.connect() as sock:
+        sock.sendall(request("/", "PUT", b"", "Content-Length: 2000"))
+        for _ in range(1999):
+            sock.sendall(b"x")
+        _wait_for(lambda: lab.server.bodies_bytes == 1999)
+        sock.sendall(b"x")
+        assert receive_answer(sock)[2] == b"PUT 2000"
 
 
 def test_one_address_has_a_part_of_the_memory_for_bodies(start: Start) -> None:
     lab = start(limits=Limits(bodies_bytes=1000, bodies_per_address=500))
-    with lab.connect() as sock, lab.connect() as another, socket.socket() as other:
-        sock.sendall(request("/", "PUT", b"", "Content-Length: 400", "Expect: 100-continue"))
-        assert b"100 Continue" in sock.recv(65536)
+    with lab.connect() as sock, lab.connect() as another, lab.connect("127.0.0.2") as other:
+        sock.sendall(request("/", "PUT", b"", "Content-Length: 400") + b"x" * 390)
+        _wait_for(lambda: lab.server.bodies_bytes == 390)
         another.sendall(request("/", "PUT", b"y" * 200))
         assert receive_answer(another)[0] == 503
-        other.bind(("127.0.0.2", 0))
-        other.settimeout(WAIT_S)
-        other.connect(("127.0.0.1", lab.port))
         other.sendall(request("/", "PUT", b"z" * 500))
         assert receive_answer(other)[2] == b"PUT 500"
-        sock.sendall(b"x" * 400)
+        sock.sendall(b"x" * 10)
         assert receive_answer(sock)[2] == b"PUT 400"
     with lab.connect() as sock:
         sock.sendall(request("/", "PUT", b"y" * 500))
         assert receive_answer(sock)[2] == b"PUT 500"
+
+
+def test_unfinished_requests_keep_no_place(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All connections wait for the rest of a body, and a new client is served."""
+    monkeypatch.setattr(event_server, "_JUST_BEGUN_S", 0.0)
+    lab = start(limits=Limits(clients=6))
+    unfinished = request("/", "PUT", b"", "Content-Length: 2") + b"x"
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(lab.connect("127.0.0.2"))
+        own.sendall(unfinished)
+        _wait_for(lambda: lab.server.unfinished == 1)
+        flood = [stack.enter_context(lab.connect()) for _ in range(5)]
+        for number, sock in enumerate(flood):
+            sock.sendall(unfinished if number % 2 else b"GET / HT")
+            _wait_for(lambda count=number: lab.server.unfinished == count + 2)
+        with lab.connect("127.0.0.3") as sock:
+            sock.sendall(request())
+            assert receive_answer(sock)[2] == b"GET 0"
+        # The oldest one of the address with most of them had to go, and not the oldest of all.
+        assert receive_all(flood[0]) == b""
+        own.sendall(b"x")
+        assert receive_answer(own)[2] == b"PUT 2"
+
+
+def test_one_address_has_a_part_of_the_unfinished_requests(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = start(limits=Limits(unfinished_per_address=2))
+    unfinished = request("/", "PUT", b"", "Content-Length: 2") + b"x"
+    with contextlib.ExitStack() as stack:
+        one, two, three, four = (stack.enter_context(lab.connect()) for _ in range(4))
+        for number, sock in enumerate((one, two)):
+            sock.sendall(unfinished)
+            _wait_for(lambda count=number: lab.server.unfinished == count + 1)
+        # All of them have just begun.
+        three.sendall(unfinished)
+        assert receive_answer(three)[0] == 503
+        monkeypatch.setattr(event_server, "_JUST_BEGUN_S", 0.0)
+        four.sendall(unfinished + b"x")
+        assert receive_answer(four)[2] == b"PUT 2"
+        assert receive_all(one) == b""
+        two.sendall(b"x")
+        assert receive_answer(two)[2] == b"PUT 2"
+        # A connection between two requests is not unfinished.
+        _wait_for(lambda: lab.server.unfinished == 0)
+        with lab.connect() as sock:
+            sock.sendall(request())
+            assert receive_answer(sock)[2] == b"GET 0"
 
 
 def test_many_clients_and_little_memory(start: Start) -> None:

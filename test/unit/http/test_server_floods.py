@@ -133,6 +133,23 @@ def test_as_many_are_ended_as_wait(parent: Parent) -> None:
     assert parent.ended == [1, 2, 3, 1, 2, 3, 4, 5]
 
 
+def test_a_flood_from_one_address_ends_no_connection_of_another_one(parent: Parent) -> None:
+    for number in range(1, 8):
+        parent.child(number)
+    # A node with a slow connection was there first.
+    parent.tell("+1,192.0.2.1 ")
+    parent.now += 5.0
+    parent.tell("".join(f"+{number},192.0.2.66 " for number in range(2, 8)))
+    parent.now += 60.0
+    parent.server._drop_unauthenticated(5)
+    assert parent.ended == [2, 3, 4, 5, 6]
+    for pidfd in parent.ended:
+        del parent.server._children[pidfd]
+    # Both have one, so the oldest one goes.
+    parent.server._drop_unauthenticated()
+    assert parent.ended[-1] == 1
+
+
 def test_clients_which_wait_get_children_at_once(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

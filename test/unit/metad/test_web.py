@@ -10,6 +10,7 @@ import tarfile
 
 import pytest
 
+from fakes.http_lab import HttpLab, receive_answer
 from ganeti.http import messages
 from ganeti.http.event_server import Incoming
 from ganeti.http.messages import Refused, Response
@@ -281,11 +282,21 @@ def test_what_cannot_be_told(known, event, body, fragment):
 
 def test_nobody_can_tell_too_much(known):
     size = 256 * 1024 + 1
-    assert ask(known, "POST", f"{LATEST}/write", headers=[f"Content-Length: {size}"])[0] == 413
-    chunked = ask(
-        known, "POST", f"{LATEST}/write", b"x" * size, headers=["Transfer-Encoding: chunked"]
-    )
-    assert chunked[0] == 413
+    lab = HttpLab(lambda: MetadataApplication(known, []), introduced=True)
+    try:
+        for method, path, header, body, wanted in (
+            ("POST", "write", f"Content-Length: {size}", b"", 413),
+            ("POST", "write", "Transfer-Encoding: chunked", b"%x\r\n" % size, 413),
+            ("GET", "meta_data.json", "Content-Length: 1", b"", 413),
+            ("GET", "meta_data.json", "Content-Length: 0", b"", 200),
+        ):
+            with lab.connect() as sock:
+                lines = [f"{method} {LATEST}/{path} HTTP/1.1", "Host: h", header, "", ""]
+                head = messages.introduction(IP, "192.0.2.1", 80) + "\r\n".join(lines).encode()
+                sock.sendall(head + body)
+                assert receive_answer(sock)[0] == wanted, (method, header)
+    finally:
+        lab.close()
     assert known.named("web1").report.log == b""
 
 

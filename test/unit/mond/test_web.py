@@ -149,6 +149,12 @@ def test_other_methods(known: Registry) -> None:
     assert caught.value.status == 405 and ("Allow", "GET") in caught.value.headers
 
 
+def test_no_page_takes_a_body(known: Registry) -> None:
+    head = messages.parse_head(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 100")
+    accepted = asyncio.run(MonitoringApplication(known).begin(Incoming(head, "192.0.2.1")))
+    assert isinstance(accepted, Accepted) and accepted.most_body_bytes == 0
+
+
 def test_only_allowed_addresses(known: Registry) -> None:
     allowed = mond.allowed([mond._network("192.0.2.0/24"), mond._network("2001:db8::1")])
     assert data(get(known, "/", allowed=allowed)) == [1]

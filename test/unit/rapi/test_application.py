@@ -17,6 +17,7 @@ from fakes.http_lab import WAIT_S, HttpLab, receive_all
 from fakes.rest_client import Rest, rest_lab
 from fakes.rest_master import UUID, FakeMaster
 from ganeti import errors
+from ganeti.rapi import application
 from ganeti.rapi.application import RestApplication
 from ganeti.rapi.declare import Read
 from ganeti.rapi.resources import RESOURCES
@@ -559,3 +560,43 @@ def _wait_for(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_body_only_where_the_operation_takes_one(rest: Rest) -> None:
+    for method, path, user in (
+        ("GET", "/2/info", None),
+        ("GET", "/2/info", "root:pw"),
+        ("GET", "/2/instances?bulk=1", "look:pw"),
+        ("GET", "/2/query/node?fields=name", "look:pw"),
+    ):
+        status, body, _headers = rest(method, path, {}, user=user)
+        assert status == 413 and "takes no body" in body["explain"] + body.get("reason", "")
+    # Further members, such as the priority, belong to every job.
+    assert rest("DELETE", "/2/instances/a", {"priority": 10})[0] == 200
+
+
+def test_the_largest_body_of_each_operation() -> None:
+    found = {
+        (resource.path, method): (
+            application.most_body_bytes(operation, anonymous=True),
+            application.most_body_bytes(operation, anonymous=False),
+        )
+        for resource in RESOURCES
+        for method, operation in resource.operations.items()
+    }
+    for (path, method), (anonymous, known) in found.items():
+        assert anonymous in (0, 16 << 10) and known in (0, 2 << 20, 10 << 20), (path, method)
+    assert found["/2/info", "GET"] == (0, 0)
+    assert found["/2/query/{resource}", "PUT"] == (16 << 10, 2 << 20)
+    assert found["/2/instances", "POST"] == (16 << 10, 10 << 20)
+
+
+def test_a_filter_of_many_names_is_not_too_large(rest: Rest) -> None:
+    rest.master.answers["Query"] = {"fields": [], "data": []}
+    names = [
+        ["==", "name", f"instance{number:05}.a-long-name.example.com"] for number in range(19_000)
+    ]
+    body = {"fields": ["name"], "qfilter": ["|", *names]}
+    assert rest("PUT", "/2/query/instance", body)[0] == 200
+    body["qfilter"] += names
+    assert rest("PUT", "/2/query/instance", body)[0] == 413
