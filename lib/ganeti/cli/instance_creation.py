@@ -106,12 +106,14 @@ OPTIONS = (
         "-O", "--os-parameters", dest="osparams", help="parameters of the operating system"
     ),
     opt.OS_PARAMETERS_PRIVATE,
+    opt.OS_PARAMETERS_PRIVATE_FILE,
     opt.key_values(
         "--os-parameters-secret",
         dest="osparams_secret",
         help="parameters which are used for this installation and never stored",
         kind="keyprivateval",
     ),
+    opt.OS_PARAMETERS_SECRET_FILE,
     opt.NO_WAIT_FOR_SYNC,
     opt.new_nodes("primary node, and secondary node for mirrored disks"),
     opt.IALLOCATOR,

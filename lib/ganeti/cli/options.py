@@ -319,6 +319,25 @@ OS_PARAMETERS_PRIVATE = key_values(
     help="parameters of the operating system which do not appear in logs and listings",
     kind="keyprivateval",
 )
+OS_PARAMETERS_PRIVATE_FILE = Option(
+    "--os-parameters-private-file",
+    kind="keyvalfile",
+    dest="osparams_private",
+    default={},
+    metavar="FILE",
+    completion="file",
+    help="file with such parameters, NAME=VALUE in each line; - for standard input",
+)
+OS_PARAMETERS_SECRET_FILE = Option(
+    "--os-parameters-secret-file",
+    kind="keyvalfile",
+    dest="osparams_secret",
+    default={},
+    metavar="FILE",
+    completion="file",
+    help="file with secret parameters, NAME=VALUE in each line, or - for standard input; other"
+    " users of this machine do not see them, unlike those of the command line",
+)
 NO_WAIT_FOR_SYNC = negative(
     "--no-wait-for-sync",
     dest="wait_for_sync",

@@ -179,7 +179,7 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
         raise OptionSyntaxError(f"option {name}: {err}") from err
     if option.action == "append":
         target[option.dest] = [*target[option.dest], value]
-    elif option.kind in ("keyval", "keyprivateval"):
+    elif option.kind in ("keyval", "keyprivateval", "keyvalfile"):
         # If the option is given several times, the parameters are merged; the last value counts.
         target[option.dest] = {**(target[option.dest] or {}), **value}
     else:

@@ -6,6 +6,7 @@ the name of the option. The grammar is published.
 
 ============================ ================================================================
 ``keyval``                   ``a=1,b=2``; ``a`` is true, ``no_a`` is false, ``-a`` is null
+``keyvalfile``               a file of lines ``a=1``, or ``-`` for standard input
 ``identkeyval``              ``0:size=1g,mode=ro``; ``no_x`` is false, ``-x`` null, ``-1`` a number
 ``multilistidentkeyval``     ``min:a=1/max:a=2//min:a=3/max:a=4``
 ``list``                     ``a,b,c``
@@ -81,6 +82,38 @@ def _bare_key(part: str) -> tuple[str, bool | None]:
     if part.startswith("-"):
         return part[1:], None
     return part, True
+
+
+def parse_keyval_file(path: str) -> KeyVal:
+    """Read parameters from a file; ``-`` means standard input.
+
+    Unlike the arguments of a command, which each user of the machine sees in the list of
+    processes, a file can be private. Each line has ``NAME=VALUE``; the value is everything after
+    the first equals sign. Empty lines and lines which begin with ``#`` mean nothing.
+
+    :raises ParameterError: the file cannot be read, or a line has another form, a name twice or a
+        zero character. The message does not show the line, which may be a secret.
+    """
+    import sys
+
+    from ganeti.utils import fs
+
+    try:
+        content = sys.stdin.read() if path == "-" else fs.read_file(path)
+    except (OSError, ValueError) as err:
+        raise errors.ParameterError(f"cannot read '{path}': {err}") from err
+    found: KeyVal = {}
+    for number, line in enumerate(content.removeprefix(fs.BYTE_ORDER_MARK).split("\n"), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, sign, value = line.rstrip("\r").partition("=")
+        name = name.strip()
+        if not sign or not name or "\0" in line:
+            raise errors.ParameterError(f"line {number} of '{path}' is not NAME=VALUE")
+        if name in found:
+            raise errors.ParameterError(f"'{path}' has the name '{name:.100}' twice")
+        found[name] = value
+    return found
 
 
 def parse_identkeyval(text: str) -> tuple[str, KeyVal | bool | None]:
@@ -247,6 +280,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "unit": parse_size,
     "keyval": parse_keyval,
     "keyprivateval": parse_keyval,
+    "keyvalfile": parse_keyval_file,
     "identkeyval": parse_identkeyval,
     "multilistidentkeyval": parse_multi_list_ident_keyval,
     "list": parse_list,

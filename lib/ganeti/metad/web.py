@@ -278,7 +278,7 @@ def _text(value: str) -> Response:
 
 
 def _encoded(value: str) -> bytes:
-    """Encode a text; a half of a surrogate pair, which UTF-8 has not, becomes ``\\udXXX``."""
+    """Encode a text; a surrogate without its pair, which UTF-8 has not, becomes ``\\udXXX``."""
     return value.encode("utf-8", "backslashreplace")
 
 

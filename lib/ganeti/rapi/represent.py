@@ -101,7 +101,7 @@ def _yaml(text: str) -> bytes:
     import yaml
 
     class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        """Writes a half of a surrogate pair, which YAML cannot, as six characters ``\\udXXX``."""
+        """Writes a surrogate without its pair, which YAML cannot, as six characters ``\\udXXX``."""
 
         def represent_str(self, value: str) -> Any:
             return super().represent_str(value.encode("utf-8", "backslashreplace").decode("utf-8"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,3 +214,43 @@ def test_argparse_shows_the_message_of_a_reader(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         parser.parse_args(["--size", "much"])
     assert f"tool: error: argument --size: {caught.value}\n" in capsys.readouterr().err
+
+
+_PARAMETERS = "\ufeff# for web1\nroot_password=x,y=z\\ #1\r\n\n user =joe \nempty=\n"
+
+
+@pytest.mark.parametrize("standard_input", [False, True])
+def test_parameters_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, standard_input: bool
+) -> None:
+    """Secrets which stand in no argument; their values are taken as they are."""
+    path = str(tmp_path / "secrets")
+    Path(path).write_text(_PARAMETERS, encoding="utf-8", newline="")
+    if standard_input:
+        monkeypatch.setattr("sys.stdin", io.StringIO(_PARAMETERS, newline=""))
+        path = "-"
+    assert value_types.parse_keyval_file(path) == {
+        "root_password": "x,y=z\\ #1",
+        "user": "joe ",
+        "empty": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        ("a=1\nxyzzy\n", "line 2 of '{path}' is not NAME=VALUE"),
+        ("=xyzzy", "line 1 of '{path}' is not NAME=VALUE"),
+        ("a=xyzzy\0", "line 1 of '{path}' is not NAME=VALUE"),
+        ("a=1\na=xyzzy", "'{path}' has the name 'a' twice"),
+    ],
+)
+def test_a_file_which_has_no_parameters(tmp_path: Path, content: str, fragment: str) -> None:
+    path = tmp_path / "secrets"
+    path.write_text(content, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(errors.ParameterError) as caught:
+        value_types.parse_keyval_file(str(path))
+    assert fragment.format(path=path) in str(caught.value)
+    assert "xyzzy" not in str(caught.value)
+    with pytest.raises(errors.ParameterError, match="cannot read"):
+        value_types.parse_keyval_file(str(tmp_path / "none"))

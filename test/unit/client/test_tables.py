@@ -68,6 +68,8 @@ ADDED = {
     "--lines": "likewise",
     "--follow": "likewise",
     "--image": "an instance from an image of the catalogue needs nothing else",
+    "--os-parameters-private-file": "parameters which do not stand in the list of processes",
+    "--os-parameters-secret-file": "likewise",
     "--metadata": "keys and user data for cloud-init",
 }
 #: Commands which nobody else has.

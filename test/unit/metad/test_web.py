@@ -324,7 +324,7 @@ def test_odd_texts_are_answered(known, definition, odd, page):
         assert body
 
 
-def test_the_environment_with_half_a_surrogate_pair(known):
+def test_the_environment_with_a_lone_surrogate(known):
     helper = {"task": "install", "environment": {"A": "x\ud800y"}}
     known.update(guests.parse({**DESCRIPTION, "helper": helper}))
     assert ask(known, "GET", f"{LATEST}/os/environment")[2] == b"A='x\\ud800y'\n"

@@ -130,7 +130,7 @@ def test_what_the_master_reports(err: errors.GenericError, status: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udc80b", "\U0001f600 \udfff", "key: \ud83d"])
-def test_half_a_surrogate_pair_as_yaml(text: str) -> None:
+def test_a_lone_surrogate_as_yaml(text: str) -> None:
     """Names of files and output of programs may have one; YAML cannot."""
     found = asyncio.run(represent.render({text: [text]}, represent.YAML))
     readable = text.encode("utf-8", "backslashreplace").decode("utf-8")

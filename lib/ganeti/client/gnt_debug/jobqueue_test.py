@@ -321,6 +321,7 @@ COMMANDS = (
                 help="secret OS parameters, which do not appear in logs and are never stored",
                 kind="keyprivateval",
             ),
+            opt.OS_PARAMETERS_SECRET_FILE,
             opt.DRY_RUN,
             *opt.SUBMIT_OPTIONS,
         ],

@@ -150,6 +150,7 @@ MODIFY = Command(
             help="parameters of the operating system, for the next installation",
         ),
         opt.OS_PARAMETERS_PRIVATE,
+        opt.OS_PARAMETERS_PRIVATE_FILE,
         opt.os_type("recorded operating system; nothing is installed"),
         opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
         opt.keyed_values(
