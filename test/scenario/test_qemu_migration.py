@@ -242,7 +242,7 @@ def give_up(first: Node, second: Node, guest: FilledInstance, info: object) -> N
         pytest.param(150, {}, marks=pytest.mark.long),
     ],
 )
-def test_silent_connections_do_not_hold_a_guest(
+def test_idle_connections_do_not_hold_a_guest(
     nodes: tuple[Node, Node], count: int, params: dict[str, bool]
 ) -> None:
     """Somebody in the network connects to the port before the source does, and says nothing."""

@@ -14,7 +14,7 @@ DEFAULT_ENABLED = XEN_PVM
 # Parameters which may be set for the cluster, but not for one instance.
 #: Facts by which a node says how its hypervisor sends and receives guests. Nodes with different
 #: protocols cannot send guests to each other; and a target which can choose the port of a migration
-#: needs a source which can be told.
+#: needs a source which can be given it.
 FACT_MIGRATION_PROTOCOL = "migration_protocol"
 FACT_MIGRATION_ANY_PORT = "migration_any_port"
 #: With KVM: the node authenticates the other end, and QEMU gets the connection.

@@ -121,9 +121,9 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
         def refused(address: str, problem: str) -> None:
             status.note(f"connection from {address} refused: {problem}")
 
-        with peers.Peers(listener, authenticate, refused) as strangers:
+        with peers.Peers(listener, authenticate, refused) as waiting:
             try:
-                connection = strangers.first(options.connect_timeout)
+                connection = waiting.first(options.connect_timeout)
             except TimeoutError as err:
                 raise TransferFailed(
                     f"the other end did not connect within {options.connect_timeout} s"

@@ -45,8 +45,8 @@ def await_source(listener: socket.socket, context: ssl.SSLContext) -> ssl.SSLSoc
     def refused(address: str, problem: str) -> None:
         logging.warning("connection from %s refused: %s", address, problem)
 
-    with peers.Peers(listener, authenticate, refused, handshake_s=_HANDSHAKE_S) as strangers:
-        return strangers.first(_SOURCE_S)
+    with peers.Peers(listener, authenticate, refused, handshake_s=_HANDSHAKE_S) as waiting:
+        return waiting.first(_SOURCE_S)
 
 
 def hand_over(connection: ssl.SSLSocket, control: Qmp, command: str) -> None:

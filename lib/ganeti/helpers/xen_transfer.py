@@ -167,9 +167,9 @@ def accept(name: str, listener: socket.socket) -> Peer:
     def refused(address: str, problem: str) -> None:
         logging.warning("connection from %s refused: %s", address, problem)
 
-    with peers.Peers(listener, authenticate, refused) as strangers:
+    with peers.Peers(listener, authenticate, refused) as waiting:
         try:
-            return Peer(strangers.first(_SOURCE_S))
+            return Peer(waiting.first(_SOURCE_S))
         except TimeoutError as err:
             raise Failed(f"the source did not connect within {_SOURCE_S:g} s") from err
 

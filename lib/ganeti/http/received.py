@@ -1,4 +1,4 @@
-"""An answer while it is received: its bytes are counted, whatever the server has announced.
+"""An answer while it is received: its bytes are counted, not those which the server has announced.
 
 ``MAXFILESIZE`` of libcurl only looks at the announced length before version 8.4, so a server which
 announces none could send without end. The functions here refuse what is above the limits, with

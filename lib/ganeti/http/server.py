@@ -16,7 +16,7 @@ Limits for clients:
 - handshake and request must be complete within ``Limits.request_s``, or the kernel ends the child
   (by an alarm, which single bytes do not delay);
 - head and body have a size limit;
-- a connection reaches a child when the client has sent something; the kernel keeps silent ones
+- a connection reaches a child when the client has sent something; the kernel keeps idle ones
   apart (:func:`ganeti.utils.net.tcp_listen`);
 - at most ``Limits.children`` children exist. When all exist, the parent ends some whose peers are
   unauthenticated, as many as clients wait, so that unauthenticated peers cannot block calls of the

@@ -149,7 +149,7 @@ class Forker:
         if number < 0:
             raise NotBegun(f"cannot make a process for the job: {os.strerror(-number)}")
         if not descriptors:
-            # The kernel had no room for it. The process ends when it has connected.
+            # The queue of the kernel was full. The process ends when it has connected.
             raise NotBegun("cannot make a process for the job: too many open files")
         os.set_inheritable(descriptors[0], False)
         return ForkedProcess(number, descriptors[0])

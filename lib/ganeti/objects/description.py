@@ -93,7 +93,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDefaults:
-    """The defaults of a cluster, as another program was told of them (:class:`fill.Defaults`)."""
+    """The defaults of a cluster, as another program got them (:class:`fill.Defaults`)."""
 
     enabled_hypervisors: tuple[str, ...] = ()
     hvparams: Mapping[str, Any] = field(default_factory=dict)

@@ -36,7 +36,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class Defaults(Protocol):
-    """Whose parameters others inherit: the cluster, or what a program was told of one."""
+    """Whose parameters others inherit: the cluster, or what a program got of one."""
 
     @property
     def hvparams(self) -> Mapping[str, Any]: ...

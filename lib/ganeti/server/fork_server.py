@@ -58,7 +58,7 @@ def main() -> None:
     log.setup(**settings)
     try:
         if not settings["stderr"]:
-            # Whoever starts the master daemon waits until its output is closed.
+            # A program which starts the master daemon waits until its output is closed.
             daemonize.close_output(log.log_fileno())
         with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as comm:
             comm.write(NAME)

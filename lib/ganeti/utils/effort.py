@@ -1,7 +1,7 @@
 """The work which one request may cause: limited, and ended when nobody waits for its result.
 
-Whoever computes for a request of other people counts its work with :meth:`Effort.spend`, in units
-of about half a microsecond: one comparison of one object, one value of a row, one step of a regular
+Code which computes for requests of other people counts its work with :meth:`Effort.spend`, in units
+of about 0.5 microseconds: one comparison of one object, one value of a row, one step of a regular
 expression. Python code cannot be interrupted from outside, so the work itself asks, every
 :data:`LOOK_EVERY` units, whether it is still wanted.
 """

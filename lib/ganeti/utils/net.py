@@ -182,7 +182,7 @@ def tcp_listen(
         if talking:
             # Longer than the kernel keeps such a connection, which would otherwise be accepted at
             # last, together with all others of a flood.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _SILENT_S)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _IDLE_S)
         sock.bind((address, port))
         sock.listen(backlog)
     except BaseException:
@@ -192,7 +192,7 @@ def tcp_listen(
 
 
 # More than tcp_synack_retries doublings of a second, for every usual value of that.
-_SILENT_S = 4000
+_IDLE_S = 4000
 
 
 def tcp_listen_free(address: str, first: int, count: int, *, backlog: int) -> socket.socket:

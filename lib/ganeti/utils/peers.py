@@ -1,9 +1,9 @@
 """Accept many peers at once and authenticate each of them, with a deadline for each.
 
-A program which waits for one peer must not wait for the others: whoever can reach the port may
-connect first and be silent, or send single bytes slowly. :class:`Peers` authenticates all who
-connect at the same time, each in a thread of its own, and returns those which have proved who they
-are. :func:`connect` and :func:`limited` are for the other end.
+A program which waits for one peer must not wait for the others: each machine which reaches the port
+may connect first and send nothing, or send single bytes slowly. :class:`Peers` authenticates all
+who connect at the same time, each in a thread of its own, and returns those which have proved who
+they are. :func:`connect` and :func:`limited` are for the other end.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Peers(Generic[T]):
 
     When more than :data:`WAITING_MAX` peers wait, one is sent away: one which has said nothing, if
     there is any, and of those from the address with the most of them that which waits longest. So
-    silent peers do not send away another one, nor does one machine the peers of another machine.
+    idle peers do not send away another one, nor does one machine the peers of another machine.
 
     :param listener: accepts the connections.
     :param authenticate: gets the socket of a connection, and returns the connection to an
@@ -205,7 +205,7 @@ class Peers(Generic[T]):
         self._waiting.append(peer)
 
     def _send_away(self) -> None:
-        """Close a connection to make room for another one; its thread reports that."""
+        """Close a connection in favour of another one; its thread reports that."""
         open_ones = [peer for peer in self._waiting if not peer.was_shut]
         open_ones = [one for one in open_ones if received_bytes(one.handle) == 0] or open_ones
         counts = collections.Counter(peer.address for peer in open_ones)

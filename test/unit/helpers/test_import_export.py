@@ -345,7 +345,7 @@ def test_strangers_are_sent_away_and_the_right_one_still_comes(ends, tmp_path, p
 
 
 @pytest.mark.parametrize("count", [3, 70])
-def test_silent_peers_do_not_delay_the_right_one(ends, tmp_path, count):
+def test_idle_peers_do_not_delay_the_right_one(ends, tmp_path, count):
     """They stay connected all the time; of very many, the longest silent ones are closed."""
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"data")

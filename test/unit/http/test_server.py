@@ -215,7 +215,7 @@ def test_unauthenticated_peers_cannot_take_all_places(own_lab):
             sock.close()
 
 
-def test_silent_peers_take_no_place_at_all(own_lab):
+def test_idle_peers_take_no_place_at_all(own_lab):
     """The kernel keeps them apart, also many more than the server may have children."""
     lab = own_lab(children=4, request_s=600.0)
     silent = [lab.raw() for _ in range(600)]

@@ -337,7 +337,7 @@ def test_work_ends_when_its_client_has_gone(lab: Lab) -> None:
     assert lab.client().call("Echo", 1) == [1]
 
 
-def test_work_of_a_half_closed_client_goes_on(lab: Lab) -> None:
+def test_work_goes_on_for_a_client_which_ended_its_sending(lab: Lab) -> None:
     with lab.raw() as raw:
         raw.sendall(wire.encode_request("Work", []))
         raw.shutdown(socket.SHUT_WR)

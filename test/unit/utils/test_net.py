@@ -120,7 +120,7 @@ def _two_wait(listening: socket.socket) -> None:
         raise retry.Again(f"{found} connections wait")
 
 
-def test_silent_connections_are_kept_by_the_kernel() -> None:
+def test_idle_connections_are_kept_by_the_kernel() -> None:
     """Only those on which something was sent wait to be accepted."""
     with net.tcp_listen("127.0.0.1", 0, backlog=5, talking=True) as listening:
         listening.setblocking(False)

@@ -67,7 +67,7 @@ def door() -> Iterator[Door]:
 
 
 @pytest.mark.parametrize("count", [0, 5, 63, 70, 150])
-def test_silent_peers_do_not_delay_the_right_one(door: Door, count: int) -> None:
+def test_idle_peers_do_not_delay_the_right_one(door: Door, count: int) -> None:
     silent = [door.connect() for _ in range(count)]
     right = door.connect(word=WORD)
     with door.peers() as strangers:

@@ -1,7 +1,7 @@
 """The connection between two nodes over which a guest is sent, until QEMU has it.
 
 QEMU itself takes the first peer which connects to the port of a migration, and nobody else: a few
-silent connections would keep the source away, and with it the guest. So QEMU neither listens nor
+idle connections would keep the source away, and with it the guest. So QEMU neither listens nor
 connects. On the target a process of the node (:mod:`ganeti.helpers.kvm_incoming`) accepts
 connections, and finds out which of them is that of the source; on the source the node daemon
 connects. Both show the certificate which the source has made for this migration, with its key, and

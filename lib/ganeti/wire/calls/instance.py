@@ -216,7 +216,7 @@ MIGRATION_INFO = Call(
     "migration_info", (Arg("instance", INSTANCE),), ResultCodec(ht.Any), timeout_s=900, keep=True
 )
 #: Prepare the target for an incoming migration. ``info``: result of MIGRATION_INFO; ``target``: the
-#: address to listen on; ``any_port``: whether the source can be told the port.
+#: address to listen on; ``any_port``: whether the source can be given the port.
 #: -> the port, with ``any_port``; None for a hypervisor which uses none
 ACCEPT_INSTANCE = Call(
     "accept_instance",

@@ -152,16 +152,19 @@ def test_a_job_which_does_not_listen(gnt: Gnt, here: Any, tmp_path: Path) -> Non
     assert "cannot connect to the job's socket" in ended.err
 
 
-def test_secret_parameters(gnt: Gnt, master: FakeMaster, tmp_path: Path) -> None:
+def test_secret_parameters(gnt: Gnt, master: FakeMaster) -> None:
     done = gnt("debug test-osparams --os-parameters-secret=a=b,c=d")
     assert (done.code, done.out) == (0, "Secret OS parameters: {'a': 'b', 'c': 'd'}\n")
     assert master.opcode()["osparams_secret"] == {"a": "b", "c": "d"}
+    master.results["OP_TEST_OS_PARAMS"] = errors.OpPrereqError("none", errors.ECODE_INVAL)
+    assert gnt("debug test-osparams").code == 1
+
+
+def test_secret_parameters_of_a_file(gnt: Gnt, master: FakeMaster, tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text("a=x y\ne=f,g\n")
     words = f"--os-parameters-secret=a=b,c=d --os-parameters-secret-file={tmp_path}/secrets"
     assert gnt(f"debug test-osparams {words}").code == 0
     assert master.opcode()["osparams_secret"] == {"a": "x y", "c": "d", "e": "f,g"}
-    master.results["OP_TEST_OS_PARAMS"] = errors.OpPrereqError("none", errors.ECODE_INVAL)
-    assert gnt("debug test-osparams").code == 1
 
 
 @pytest.fixture

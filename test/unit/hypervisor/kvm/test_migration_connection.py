@@ -145,7 +145,7 @@ def test_both_ends_get_one_connection(ends: Ends, command: str) -> None:
         socket.create_connection((place.address, place.port))
 
 
-def test_strangers_delay_nothing(ends: Ends) -> None:
+def test_other_peers_delay_nothing(ends: Ends) -> None:
     """They are there before the program runs: silent, noisy, with a certificate of their own."""
     qemu = Monitor(ends.target.socket("qmp"))
     place = ends.wait()

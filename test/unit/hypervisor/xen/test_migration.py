@@ -312,7 +312,7 @@ def test_only_the_key_of_this_migration_opens_the_connection(pair: Pair) -> None
     assert pair.running() == ["source"]
 
 
-def test_silent_peers_do_not_delay_the_source(pair: Pair) -> None:
+def test_idle_peers_do_not_delay_the_source(pair: Pair) -> None:
     """They connect first and stay, more of them than are authenticated at the same time."""
     pair.accept(pair.info())
     port = int(pair.guest.hvparams["migration_port"])
@@ -325,7 +325,7 @@ def test_silent_peers_do_not_delay_the_source(pair: Pair) -> None:
     assert pair.running() == ["target"]
 
 
-def test_a_target_which_is_silent_does_not_hold_the_guest(
+def test_an_unresponsive_target_does_not_hold_the_guest(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The source gives up before it stops the guest, also when single bytes come slowly."""
