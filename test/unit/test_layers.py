@@ -255,7 +255,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("api",),
     ),
     "foreign": (
-        ("catalogue", "machine"),
+        ("catalogue", "machine", "workplace"),
         ("export", "images", "libvirt", "ovf", "proxmox"),
         ("fetching", "ova", "ovf_writer", "taking"),
         ("reading",),
@@ -456,9 +456,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "utils": (
         (
-            "clock", "compress", "digits", "effort", "fs", "inotify", "lazy", "memory", "metrics",
-            "net", "notify", "process", "records", "retry", "states", "suggest", "text",
-            "trace_names", "undo", "x509",
+            "clock", "compress", "digits", "effort", "free_space", "fs", "inotify", "lazy",
+            "memory", "metrics", "net", "notify", "process", "records", "retry", "states",
+            "suggest", "text", "trace_names", "undo", "x509",
         ),
         ("filelock", "linear_re", "log", "otlp", "peers", "receipt", "shared_dir", "ssh"),
         ("daemonize", "tracing"),

@@ -11,6 +11,7 @@
 :mod:`.reading`    reads a description of any of these kinds
 :mod:`.images`     examines disk images, and converts them with **qemu-img**
 :mod:`.taking`     leaves out what a description says about things of the node
+:mod:`.workplace`  directories for the unfinished files of an import
 :mod:`.export`     writes an export from which the cluster makes an instance
 :mod:`.fetching`   fetches a disk image, and proves that it is the wanted one
 :mod:`.catalogue`  the catalogue of disk images from which instances are installed

@@ -28,7 +28,7 @@ from typing import IO, NamedTuple
 
 from ganeti import errors
 from ganeti.foreign import catalogue, images
-from ganeti.utils import process
+from ganeti.utils import free_space, process
 
 GPGV = "gpgv"
 _SCHEMES = ("file", "http", "https")
@@ -271,16 +271,21 @@ def _opened(source: str, *, protect: bool) -> Iterator[tuple[IO[bytes], int | No
 
 def _copy(source: str, target: str, *, protect: bool) -> _Fetched:
     short, long = hashlib.sha256(), hashlib.sha512()
-    done = 0
     opened = _opened(source, protect=protect)
-    with opened as (stream, announced, protected), open(target, "wb") as out:
-        while data := stream.read(_BLOCK):
-            out.write(data)
-            short.update(data)
-            long.update(data)
-            done += len(data)
-        out.flush()
-        os.fsync(out.fileno())
+    what = f"image {_shown(source)}"
+    try:
+        with opened as (stream, announced, protected), open(target, "wb") as out:
+            free_space.require(os.path.dirname(target), announced or 0, what)
+            copy = free_space.SparseFile(out, what)
+            while data := stream.read(_BLOCK):
+                copy.write(data)
+                short.update(data)
+                long.update(data)
+            copy.finish()
+            os.fsync(out.fileno())
+    except free_space.NoSpace as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_NORES) from err
+    done = copy.size
     if announced is not None and announced != done:
         raise errors.OpPrereqError(
             f"cannot fetch {_shown(source)}: it ended after {done} of {announced} bytes",

@@ -14,12 +14,13 @@ import gzip
 import os
 import shutil
 import urllib.parse
+import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.foreign.machine import MIB, Machine, whole_mib
-from ganeti.utils import process
+from ganeti.utils import free_space, process
 from ganeti.wire import json
 
 QEMU_IMG = "qemu-img"
@@ -43,7 +44,7 @@ _PACKED = (
     ("an archive of dump(8)", 24, b"\0\0\xea\x6c"),
     ("written by partclone", 0, b"partclone-image"),
 )
-_INFO_S, _CONVERT_S = 60.0, 24 * 3600.0
+_INFO_S, _MEASURE_S, _CONVERT_S = 60.0, 600.0, 24 * 3600.0
 
 Runner = Callable[..., process.Completed]
 
@@ -169,10 +170,12 @@ def require_raw_dump(path: str, size_mib: int, os_name: str) -> None:
 def convert(
     source: str, source_format: str, target: str, target_format: str, run: Runner = process.run
 ) -> None:
-    """Write an image in another format.
+    """Write an image in another format, without its holes.
 
+    :raises OpPrereqError: it needs more than the free space.
     :raises OpExecError: qemu-img failed; no target is left.
     """
+    require_space(source, source_format, os.path.dirname(target), run)
     try:
         run(convert_argv(source, source_format, target, target_format), timeout_s=_CONVERT_S)
     except errors.CommandError as err:
@@ -181,21 +184,92 @@ def convert(
         raise errors.OpExecError(f"image {source} cannot be converted: {_reason(err)}") from err
 
 
-def unpacked(path: str, directory: str) -> str:
+def unpacked(path: str, directory: str, size_mib: int = 0) -> str:
     """Unpack an image which is compressed with gzip; return the path of the copy.
 
-    :raises OpPrereqError: the file is not compressed with gzip.
+    :param size_mib: size of its disk as the description says it; 0 when it does not.
+    :raises OpPrereqError: the file is not compressed with gzip, or becomes larger than its disk, or
+        than the free space; no copy is left.
     """
     target = os.path.join(directory, os.path.basename(path).removesuffix(".gz") + ".unpacked")
     try:
         with gzip.open(path) as source, open(target, "xb") as stream:
-            shutil.copyfileobj(source, stream, 1 << 20)
-    except (gzip.BadGzipFile, EOFError) as err:
-        os.unlink(target)
+            try:
+                most = most_bytes(size_mib) if size_mib else None
+                copy = free_space.SparseFile(stream, f"image {path}, unpacked,", most=most)
+                copy.copy(source)
+                copy.finish()
+            except BaseException:
+                os.unlink(target)
+                raise
+    except (gzip.BadGzipFile, EOFError, zlib.error) as err:
         raise errors.OpPrereqError(
             f"image {path} is not compressed with gzip: {err}", errors.ECODE_INVAL
         ) from err
+    except free_space.NoSpace as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_NORES) from err
     return target
+
+
+def most_bytes(size_mib: int) -> int:
+    """Return how large the image of a disk of this size may be, in any format.
+
+    The tables of the formats take some bytes for each block.
+    """
+    return (size_mib * MIB) * 51 // 50 + 64 * MIB
+
+
+def require_as_described(source: str, info: ImageInfo, size_mib: int) -> None:
+    """Refuse an image whose disk is larger than its description says.
+
+    :param size_mib: size of the disk in the description; 0 when it does not say it.
+    :raises OpPrereqError: it is larger.
+    """
+    if size_mib and whole_mib(info.size) > size_mib:
+        raise errors.OpPrereqError(
+            f"image {source} has a disk of {whole_mib(info.size)} MiB, but its description says"
+            f" {size_mib} MiB. Correct the description, if you trust the image.",
+            errors.ECODE_INVAL,
+        )
+
+
+def parse_measure(text: str) -> int:
+    """Read the output of :func:`measure_argv`: bytes of a file with all data of the image.
+
+    :raises ParseError: the text has another form.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as err:
+        raise errors.ParseError(f"the output of qemu-img is not JSON: {err}") from err
+    needed = found.get("required") if isinstance(found, dict) else None
+    if not isinstance(needed, int) or isinstance(needed, bool) or needed < 0:
+        raise errors.ParseError("the output of qemu-img has no size")
+    return needed
+
+
+def measure_argv(path: str, format_: str) -> list[str]:
+    """Return the command which measures the data in an image, without its holes.
+
+    What it prints is the size of a qcow2 image: that of a raw one contains the holes.
+    """
+    return [QEMU_IMG, "measure", "--output=json", "-f", format_, "-O", "qcow2", path]
+
+
+def require_space(source: str, format_: str, directory: str, run: Runner = process.run) -> None:
+    """Refuse to convert an image whose data need more than the free space.
+
+    :raises OpPrereqError: they do.
+    """
+    try:
+        needed = parse_measure(run(measure_argv(source, format_), timeout_s=_MEASURE_S).stdout)
+    except (errors.CommandError, errors.ParseError):
+        # Not every format can be measured. The whole disk is the most that it can need.
+        needed = inspect(source, format_, run).size
+    try:
+        free_space.require(directory, needed, f"image {source}, converted,")
+    except free_space.NoSpace as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_NORES) from err
 
 
 def locate(path: str, description: str, directories: Sequence[str] = ()) -> str:
@@ -244,10 +318,12 @@ def to_raw(
     target: str,
     *,
     directories: Sequence[str] = (),
+    work: str | None = None,
     run: Runner = process.run,
 ) -> list[tuple[str, int]]:
     """Write all disks of a machine as raw images into a directory.
 
+    :param work: directory for copies that are unpacked, and removed; None for `target`.
     :returns: for each disk the name of its file and its size in MiB.
     :raises OpPrereqError: an image is missing, or cannot be used.
     :raises OpExecError: a conversion failed.
@@ -255,10 +331,11 @@ def to_raw(
     found = []
     for number, disk in enumerate(machine.disks):
         source = locate(disk.path, description, directories)
-        copy = unpacked(source, target) if disk.gzip else ""
+        copy = unpacked(source, work or target, disk.size_mib) if disk.gzip else ""
         try:
             source = copy or source
             info = inspect(source, disk.format, run)
+            require_as_described(source, info, disk.size_mib)
             name = f"disk{number}.raw"
             convert(source, info.format, os.path.join(target, name), "raw", run)
         finally:

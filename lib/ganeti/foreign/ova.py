@@ -1,60 +1,189 @@
 """OVA archives, and the checksums of an appliance.
 
 An archive comes from somewhere else: only plain files without a directory in their names are taken
-out of it, and never more of them than an appliance has.
+out of it, never more of them than an appliance has, and no more data than the file system has space
+for (:mod:`ganeti.utils.free_space`). Its headers are small, and are not read otherwise. Zeros
+become holes, and the holes of a sparse file are not even read.
 
-Source: DMTF DSP0243 1.1, section 5.3.
+Source: DMTF DSP0243 1.1, section 5.3; tar(5).
 """
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import functools
+import gzip
 import hashlib
+import lzma
 import os
-import shutil
 import tarfile
 import urllib.parse
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Final, cast
 
 from ganeti import errors
 from ganeti.foreign import ovf
+from ganeti.utils import free_space
 
 _MOST_FILES = 100
 _BLOCK = 1 << 20
 _SUFFIX = ".ovf"
+# Descriptions have some kilobytes, and manifests and certificates are smaller.
+_MOST_TEXT_BYTES = 4 << 20
+# First bytes of packed archives.
+_PACKED: Final[tuple[tuple[bytes, Callable[[IO[bytes]], object]], ...]] = (
+    (b"\x1f\x8b", lambda stream: gzip.GzipFile(fileobj=stream)),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\0", lzma.LZMAFile),
+)
+_BROKEN = (
+    tarfile.TarError, FileExistsError, EOFError, ValueError, RecursionError, gzip.BadGzipFile,
+    lzma.LZMAError, zlib.error,
+)  # fmt: skip
 
 
-def extract(archive: str, directory: str) -> str:
+def _no_sizes(_description: str) -> Mapping[str, int]:
+    return {}
+
+
+def extract(
+    archive: str, directory: str, sizes: Callable[[str], Mapping[str, int]] = _no_sizes
+) -> str:
     """Unpack an archive; return the path of its description.
 
-    :raises OpPrereqError: the file is not an OVA archive, or cannot be trusted.
+    :param sizes: returns the largest sizes of files in bytes, by their names, from the text of a
+        description. It is read first, wherever it is in the archive.
+    :raises OpPrereqError: the file is not an OVA archive, cannot be trusted, or has files which are
+        larger than they may be, or than the free space.
     """
     description = ""
     try:
-        with tarfile.open(archive, "r:*") as opened:
+        with _opened(archive) as opened:
+            largest = sizes(_description_in(opened))
+        with _opened(archive) as opened:
             for number, member in enumerate(opened):
                 name = member.name.removeprefix("./")
                 if not member.isreg() or "/" in name or name.startswith("."):
                     raise _wrong(archive, f"{member.name!r:.80} is not a plain file")
                 if number >= _MOST_FILES:
                     raise _wrong(archive, f"it has more than {_MOST_FILES} files")
-                source = opened.extractfile(member)
-                if source is None:
-                    raise _wrong(archive, f"{member.name!r:.80} cannot be read")
                 path = os.path.join(directory, name)
+                most = _MOST_TEXT_BYTES if _is_text(name) else largest.get(name)
                 with open(path, "xb") as target:
-                    shutil.copyfileobj(source, target, _BLOCK)
+                    _take_out(opened, member, target, most)
                 if is_description(name):
                     description = description or path
-    except (tarfile.TarError, FileExistsError) as err:
-        raise _wrong(archive, str(err)) from err
+    except free_space.NoSpace as err:
+        raise errors.OpPrereqError(f"{archive}: {err}", errors.ECODE_NORES) from err
+    except _BROKEN as err:
+        raise _wrong(archive, str(err) or type(err).__name__) from err
     if not description:
         raise _wrong(archive, "it has no description (.ovf)")
     return description
 
 
+@contextlib.contextmanager
+def _opened(archive: str) -> Iterator[tarfile.TarFile]:
+    with (
+        open(archive, "rb") as raw,
+        tarfile.open(fileobj=cast("IO[bytes]", _Blocks(_unpacked(raw))), mode="r:") as opened,
+    ):
+        yield opened
+
+
+def _description_in(opened: tarfile.TarFile) -> str:
+    """Return the text of the first description in an archive; empty if there is none."""
+    for _number, member in zip(range(_MOST_FILES), opened, strict=False):
+        if member.isreg() and is_description(member.name) and member.size <= _MOST_TEXT_BYTES:
+            source = opened.extractfile(member)
+            assert source is not None, "a plain file"
+            text = b"".join(iter(functools.partial(source.read, _BLOCK), b""))
+            return text.decode("utf-8", "replace")
+    return ""
+
+
+class _Blocks:
+    """The archive, of which only as much is read at once as a block has.
+
+    :mod:`tarfile` reads headers, whose sizes are in the archive, into memory as a whole.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.seek = stream.seek
+        self.seekable = stream.seekable
+        self.tell = stream.tell
+
+    def read(self, size: int) -> bytes:
+        """Read at most a block.
+
+        :raises tarfile.ReadError: more is wanted.
+        """
+        if not 0 <= size <= _BLOCK:
+            raise tarfile.ReadError(f"it has a header of {size} bytes")
+        return self._stream.read(size)
+
+
+def _unpacked(raw: IO[bytes]) -> IO[bytes]:
+    """Return the archive itself, when it is packed with one of the known programs."""
+    head = raw.read(8)
+    raw.seek(0)
+    for magic, unpack in _PACKED:
+        if head.startswith(magic):
+            return cast("IO[bytes]", unpack(raw))
+    return raw
+
+
+def _take_out(
+    opened: tarfile.TarFile, member: tarfile.TarInfo, target: IO[bytes], most: int | None
+) -> None:
+    """Write a file of an archive.
+
+    :param most: its largest size in bytes; None for no limit but the free space.
+    :raises NoSpace: it is larger, or there is not enough space.
+    """
+    source = opened.extractfile(member)
+    assert source is not None, "a plain file"
+    what = f"file {os.path.basename(target.name)}"
+    if most is not None and member.size > most:
+        raise free_space.NoSpace(
+            f"{what} has {-(-member.size // _BLOCK)} MiB, but may have {most // _BLOCK} MiB by the"
+            " description of the appliance"
+        )
+    # The types of the library have another one.
+    extents = cast("Sequence[tuple[int, int]] | None", member.sparse)
+    if extents is None:
+        extents = [(0, member.size)]
+        # Refused before anything is written, when that is clear.
+        free_space.require(os.path.dirname(target.name), member.size, what)
+    copy = free_space.SparseFile(target, what)
+    for offset, size in extents:
+        if not size:
+            # An old form ends with empty parts.
+            continue
+        if not copy.size <= offset <= offset + size <= member.size:
+            raise tarfile.ReadError("the parts of a sparse file are not in order")
+        copy.skip(offset - copy.size)
+        source.seek(offset)
+        while size:
+            data = source.read(min(size, _BLOCK))
+            if not data:
+                raise tarfile.ReadError("unexpected end of data")
+            copy.write(data)
+            size -= len(data)
+    copy.skip(member.size - copy.size)
+    copy.finish()
+
+
 def is_description(path: str) -> bool:
     """Tell whether a file is a description, by its name."""
     return path.lower().endswith(_SUFFIX)
+
+
+def _is_text(name: str) -> bool:
+    return name.lower().endswith((_SUFFIX, ".mf", ".cert"))
 
 
 def _wrong(archive: str, why: str) -> errors.OpPrereqError:
@@ -80,6 +209,8 @@ def verify(description: str) -> bool:
     if not os.path.exists(path):
         return False
     try:
+        if os.path.getsize(path) > _MOST_TEXT_BYTES:
+            raise errors.ParseError("it is too large for a manifest")
         with open(path, encoding="utf-8", errors="replace") as stream:
             checksums = ovf.parse_manifest(stream.read())
     except errors.ParseError as err:

@@ -27,6 +27,7 @@ import os
 import signal
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 import threading
@@ -37,7 +38,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.helpers.import_export_status import Status
 from ganeti.helpers.tls_pipe import TlsPipe
-from ganeti.utils import compress, fs, peers, receipt, text, x509
+from ganeti.utils import compress, free_space, fs, peers, receipt, text, x509
 from ganeti.utils.receipt import Tally
 
 EXPORT: Final = "export"
@@ -48,6 +49,9 @@ EXIT_FAILURE: Final = 1
 
 _BLOCK: Final = 1 << 20
 _RETRY_PAUSE_S: Final = 1.0
+
+# Counts bytes that are about to be written.
+Take = Callable[[int], None]
 
 
 class TransferFailed(errors.GenericError):
@@ -267,10 +271,16 @@ class _Source(_Endpoint):
 class _Sink(_Endpoint):
     """Destination of an import; :attr:`fd` can be written.
 
+    The other end may belong to another cluster, and may send more than it should: a disk in a file
+    does not become larger than it is, and a new file does not fill the file system.
+
     :ivar identity: number of its file system, and of the file there; known when it is closed.
     """
 
     identity = (0, 0)
+    # Bytes which still fit into a disk in a file; None for a device, which has a limit itself.
+    _size_left: int | None = None
+    _allowance: free_space.Allowance | None = None
 
     def open(self) -> None:
         options = self._options
@@ -289,6 +299,28 @@ class _Sink(_Endpoint):
             self.fd = os.open(path, flags, 0o600)
         except OSError as err:
             raise TransferFailed(f"cannot write {path}: {err.strerror}") from err
+        found = os.fstat(self.fd)
+        if options.file:
+            self._allowance = free_space.Allowance(os.path.dirname(path), f"file {path}")
+        elif stat.S_ISREG(found.st_mode):
+            self._size_left = found.st_size
+
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be written.
+
+        :raises TransferFailed: they are more than the disk has, or than the free space.
+        """
+        if self._size_left is not None:
+            self._size_left -= size
+            if self._size_left < 0:
+                raise TransferFailed(
+                    f"the other end sends more data than disk {self._options.device} has"
+                )
+        if self._allowance is not None:
+            try:
+                self._allowance.take(size)
+            except free_space.NoSpace as err:
+                raise TransferFailed(str(err)) from err
 
     def close(self) -> None:
         """Flush the data to the disk, and close the file, device or pipe."""
@@ -357,21 +389,37 @@ def _count(data: memoryview, status: Status | None, tally: Tally | None) -> None
 
 
 def _pump_in(
-    connection: TlsPipe, sink_fd: int, status: Status | None, tally: Tally | None = None
+    connection: TlsPipe,
+    sink_fd: int,
+    status: Status | None,
+    tally: Tally | None = None,
+    take: Take | None = None,
 ) -> None:
-    """Copy from the connection to a file descriptor, up to the proper end of the connection."""
+    """Copy from the connection to a file descriptor, up to the proper end of the connection.
+
+    :param take: called before a block is written; raises when it is too much.
+    """
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
     while count := connection.recv_into(view):
+        if take is not None:
+            take(count)
         _write_all(sink_fd, view[:count])
         _count(view[:count], status, tally)
 
 
 def _pump_local(
-    source_fd: int, sink_fd: int, status: Status, limit: int | None, tally: Tally | None
+    source_fd: int,
+    sink_fd: int,
+    status: Status,
+    limit: int | None,
+    tally: Tally | None,
+    take: Take | None,
 ) -> None:
     """Copy between two file descriptors, as :func:`_blocks` reads the first one."""
     for block in _blocks(source_fd, limit):
+        if take is not None:
+            take(len(block))
         _write_all(sink_fd, block)
         _count(block, status, tally)
 
@@ -381,6 +429,7 @@ class _Worker(threading.Thread):
 
     :param magic: read from the source, and compared; None for none.
     :param tool: ended after a failure, so that nobody waits for it.
+    :param take: as for :func:`_pump_in`.
     """
 
     def __init__(
@@ -393,6 +442,7 @@ class _Worker(threading.Thread):
         *,
         tool: subprocess.Popen[bytes],
         magic: str | None = None,
+        take: Take | None = None,
     ) -> None:
         super().__init__(daemon=True)
         self._ends = (source_fd, sink_fd)
@@ -401,6 +451,7 @@ class _Worker(threading.Thread):
         self._tally = tally
         self._tool = tool
         self._magic = magic
+        self._take = take
         self._failure: OSError | TransferFailed | None = None
 
     def run(self) -> None:
@@ -408,7 +459,7 @@ class _Worker(threading.Thread):
         try:
             if self._magic is not None:
                 _compare_magic(self._magic, lambda view: os.readv(source_fd, [view]))
-            _pump_local(*self._ends, self._status, self._limit, self._tally)
+            _pump_local(*self._ends, self._status, self._limit, self._tally, self._take)
         except (OSError, TransferFailed) as err:
             self._failure = err
             self._tool.kill()
@@ -497,7 +548,7 @@ def run_import(options: argparse.Namespace, status: Status) -> None:
         worker = None
         try:
             if argv is None:
-                _pump_in(connection, sink.fd, status, tally)
+                _pump_in(connection, sink.fd, status, tally, sink.take)
             else:
                 tool = _compressor(argv, sink)
                 assert tool.stdin is not None and tool.stdout is not None
@@ -509,6 +560,7 @@ def run_import(options: argparse.Namespace, status: Status) -> None:
                     tally,
                     tool=tool,
                     magic=read_magic(options.magic_file),
+                    take=sink.take,
                 )
                 worker.start()
                 _pump_in(connection, tool.stdin.fileno(), None)

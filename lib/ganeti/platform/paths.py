@@ -186,6 +186,8 @@ class Paths:
     # Files of the administrator.
     # Images from which instances are installed, with their catalogue; see foreign/catalogue.py.
     images_dir = _Under("root", "srv/ganeti/images")
+    # Where appliances are unpacked; see foreign/workplace.py.
+    import_dir = _Under("root", "srv/ganeti/import")
     hooks_base_dir = _Under("conf_dir", "hooks")
     user_scripts_dir = _Under("conf_dir", "scripts")
     restricted_commands_dir = _Under("conf_dir", "restricted-commands")

@@ -1,6 +1,6 @@
 """Commands which wipe a block device, write an image to it, or fetch an image.
 
-Pure functions; sizes in MiB. Source: dd(1), curl(1).
+Pure functions; sizes in MiB. Source: dd(1), curl(1), prlimit(1).
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ def fetch_argv(address: str, target: str, max_bytes: int) -> list[str]:
 
     :param address: the URL, whose protocol decides which redirections are followed; it is not
         part of the command line.
-    :param max_bytes: a larger file is an error.
+    :param max_bytes: a larger file is an error. Some versions of curl look only at the size which
+        the server announces, so the kernel holds the limit, too.
     """
     allowed = f"={_REDIRECTIONS[address.partition('://')[0].lower()]}"
-    return [
+    fetch = [
         "curl",
         "--fail",
         "--silent",  # glossary: allow
@@ -82,6 +83,7 @@ def fetch_argv(address: str, target: str, max_bytes: int) -> list[str]:
         "--config",
         "-",
     ]
+    return ["prlimit", f"--fsize={max_bytes}", *fetch]
 
 
 def fetch_input(address: str) -> str:

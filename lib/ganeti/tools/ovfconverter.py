@@ -22,6 +22,7 @@ from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.foreign import images, ova, ovf_writer, reading, taking
 from ganeti.foreign.export import CONFIG_FILE, Dump, describe, parse_export
 from ganeti.foreign.machine import Machine, Nic, is_name, positive
+from ganeti.foreign.workplace import work_directory
 from ganeti.objects import description as texts
 from ganeti.platform import machine as platform
 from ganeti.platform import paths
@@ -198,9 +199,9 @@ def _runner(options: argparse.Namespace) -> images.Runner:
 def import_appliance(options: argparse.Namespace) -> int:
     """Write an export; return the exit code."""
     top = options.output_dir or paths.current().export_dir
-    fs.make_dirs(top, 0o750)
-    with tempfile.TemporaryDirectory(prefix=".import-", dir=top) as work:
-        found, description = reading.read(reading.OVF, options.file, work)
+    unpacked_in = options.output_dir or paths.current().import_dir
+    with work_directory(top, 0o750) as work, work_directory(unpacked_in) as unpack:
+        found, description = reading.read(reading.OVF, options.file, unpack)
         found, notes = _taken(found, description, options)
         found = changed(found, options)
         name = (options.name or found.name).lower()
@@ -216,7 +217,7 @@ def import_appliance(options: argparse.Namespace) -> int:
             return EXIT_SUCCESS
         export = os.path.join(work, "export")
         os.mkdir(export, 0o700)
-        dumps = images.to_raw(found, description, export, run=_runner(options))
+        dumps = images.to_raw(found, description, export, work=unpack, run=_runner(options))
         text = describe(
             found, name, [Dump(*one) for one in dumps], source=platform.current().hostname()
         )

@@ -8,6 +8,7 @@ them, so that a command loads only the modules that it uses.
 :mod:`.filelock`    locks between processes, which the kernel keeps for open files
 :mod:`.inotify`     notice at once that files of a directory change
 :mod:`.shared_dir`  find out whether two machines see the same directory
+:mod:`.free_space`  write files from elsewhere so that they never fill the file system
 :mod:`.receipt`     proof that the file which a transfer has written is complete
 :mod:`.process`     run other programs, and ask whether a process lives
 :mod:`.daemonize`   go into the background, and report the result of the start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gzip
 import hashlib
@@ -18,7 +19,7 @@ import pytest
 
 from ganeti.helpers import import_export
 from ganeti.helpers.import_export_status import Status
-from ganeti.utils import receipt, x509
+from ganeti.utils import free_space, receipt, x509
 
 LIB = str(Path(import_export.__file__).parents[2])
 PATIENCE_S = 60
@@ -111,6 +112,44 @@ def script(path, body):
 
 def export(ends, port, *options, **keys):
     return ends("export", "--host", "127.0.0.1", "--port", port, *options, **keys)
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_a_disk_in_a_file_does_not_grow(ends, tmp_path, compress):
+    """The other end, which may be in another cluster, sends more than the disk has."""
+    source, disk = tmp_path / "source", tmp_path / "disk"
+    with source.open("wb") as stream:
+        stream.truncate(50 << 20)
+    disk.write_bytes(b"x" * (2 << 20))
+    options = ("--compress", compress)
+    receiver = ends("import", "--device", disk, *options, "--bind", "127.0.0.1")
+    sender = export(ends, receiver.port(), "--file", source, *options)
+    assert receiver.wait() == 1 and sender.wait() == 1
+    assert "sends more data than disk" in receiver.status["error_message"]
+    assert disk.stat().st_size == 2 << 20
+
+
+def test_a_disk_in_a_file_is_filled(ends, tmp_path):
+    source, disk = tmp_path / "source", tmp_path / "disk"
+    source.write_bytes(b"y" * (2 << 20))
+    disk.write_bytes(b"x" * (2 << 20))
+    receiver = ends("import", "--device", disk, "--bind", "127.0.0.1")
+    sender = export(ends, receiver.port(), "--file", source)
+    assert (sender.wait(), receiver.wait()) == (0, 0)
+    assert disk.read_bytes() == source.read_bytes()
+
+
+def test_a_file_stops_before_the_file_system_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(free_space, "available", lambda _directory: 3 << 20)
+    options = argparse.Namespace(script=None, device=None, file=str(tmp_path / "dump"))
+    sink = import_export._Sink(options, Status(str(tmp_path / "status"), None, None))
+    sink.open()
+    sink.take(2 << 20)
+    with pytest.raises(
+        import_export.TransferFailed, match="dump needs more than 5 MiB, but only 5 MiB"
+    ):
+        sink.take(4 << 20)
+    os.close(sink.fd)
 
 
 @pytest.mark.parametrize("compress", ["none", "gzip"])

@@ -23,7 +23,7 @@ LIB = Path(copy.__file__).parents[1]
 def test_the_limits_of_curl() -> None:
     argv = copy.fetch_argv("https://host/secret", "/target", 12345)
     assert not any("host" in word for word in argv)
-    assert argv[0] == "curl" and "--globoff" in argv
+    assert argv[:3] == ["prlimit", "--fsize=12345", "curl"] and "--globoff" in argv
     assert argv[argv.index("--max-filesize") + 1] == "12345"
     assert argv[argv.index("--proto") + 1].startswith("=")
     # The address is read from standard input, which other users cannot see.
@@ -97,6 +97,13 @@ class TestCurl:
         with pytest.raises(errors.CommandError):
             fetch(f"{server}/image", tmp_path / "large", 19)
         assert not (tmp_path / "large").exists() or not (tmp_path / "large").read_bytes()
+
+    def test_a_larger_file_without_a_length_is_an_error(self, server: str, tmp_path: Path) -> None:
+        """Version 7.88 of curl compares only the announced length with its limit."""
+        target = tmp_path / "large"
+        with pytest.raises(errors.CommandError):
+            fetch(f"{server}/chunked", target, 100_000)
+        assert target.stat().st_size <= 100_000
 
     def test_redirections_protect_no_less(self, tmp_path: Path) -> None:
         target = tmp_path / "one"

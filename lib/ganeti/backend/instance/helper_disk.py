@@ -18,7 +18,7 @@ from ganeti.constants import disk as disk_c
 from ganeti.objects.disk import Disk
 from ganeti.platform import paths
 from ganeti.storage import content, copy, image_format
-from ganeti.utils import fs, process, text
+from ganeti.utils import free_space, fs, process, text
 from ganeti.wire import json
 
 # A small system; a larger file is a mistake, and would fill the disk of the node.
@@ -26,6 +26,8 @@ _MAX_BYTES = 16 << 30
 _ADDRESS = re.compile(r"^https?://\S+$")
 _FETCH_TIMEOUT_S = 3000.0
 _MIB = 1 << 20
+# Unit of st_blocks.
+_UNIT = 512
 _SIDE_SUFFIX = ".json"
 #: Hypervisor parameters that name a file.
 _FILES = frozenset(("kernel_path", "initrd_path"))
@@ -70,7 +72,7 @@ def make(instance_name: str, image: str) -> HelperDisk:
     try:
         if _ADDRESS.fullmatch(image):
             process.run(
-                copy.fetch_argv(image, target, _MAX_BYTES),
+                copy.fetch_argv(image, target, free_space.at_most(where, _MAX_BYTES)),
                 timeout_s=_FETCH_TIMEOUT_S,
                 stdin=copy.fetch_input(image),
             )
@@ -106,6 +108,12 @@ def _copy(source: str, target: str) -> None:
         raise errors.OpExecError(f"the image {source} of the helper guest is not a file")
     if not found.st_size:
         raise errors.OpExecError(f"the image {source} of the helper guest is empty")
+    try:
+        # Holes are not copied.
+        data = min(found.st_size, found.st_blocks * _UNIT)
+        free_space.require(os.path.dirname(target), data, f"the helper image {source}")
+    except free_space.NoSpace as err:
+        raise errors.OpExecError(str(err)) from err
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     os.close(fd)
     content.copy(source, target, found.st_size)

@@ -22,7 +22,7 @@ from ganeti.objects.disk import Disk
 from ganeti.platform import paths
 from ganeti.storage import busy, content, copy, image_format
 from ganeti.storage.base import BlockDevice
-from ganeti.utils import process
+from ganeti.utils import free_space, process
 from ganeti.wire import calls
 
 _MIB = 1 << 20
@@ -86,11 +86,13 @@ def image(disk: Disk, image: str, size_mib: int) -> None:
             return
         with tempfile.TemporaryDirectory(prefix="ganeti-image-") as directory:
             path = f"{directory}/image"
+            most = free_space.at_most(directory, size_mib << 20)
             _run(
                 work,
                 device,
-                copy.fetch_argv(image, path, size_mib << 20),
-                f"image {copy.shown_address(image)} cannot be loaded",
+                copy.fetch_argv(image, path, most),
+                f"image {copy.shown_address(image)} cannot be loaded: the disk has {size_mib} MiB,"
+                f" and {most >> 20} MiB may be written in {directory}",
                 copy.fetch_input(image),
             )
             _write_image(work, device, path, size_mib, copy.shown_address(image))

@@ -27,10 +27,9 @@ def import_machine(values: Values, arguments: list[str]) -> int:
     The disks are converted into an export on the master, of which the cluster makes the instance.
     """
     import shutil
-    import tempfile
 
+    from ganeti.foreign.workplace import work_directory
     from ganeti.platform import paths
-    from ganeti.utils import fs
 
     if values.source_kind is None:
         raise errors.OpPrereqError(
@@ -39,13 +38,9 @@ def import_machine(values: Values, arguments: list[str]) -> int:
         )
     # On another node than the master, this is the place where the user learns it.
     client = jobs.connect()
-    top = paths.current().export_dir
-    fs.make_dirs(top, 0o750)
-    work = tempfile.mkdtemp(prefix=".import-", dir=top)
-    try:
-        converted = _convert(values, arguments, (top, work), client.query_cluster_info())
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    here = paths.current()
+    with work_directory(here.import_dir) as unpack, work_directory(here.export_dir, 0o750) as work:
+        converted = _convert(values, arguments, (unpack, work), client.query_cluster_info())
     if converted is None:
         terminal.out("Nothing was changed, because of --dry-run.")
         return failures.EXIT_SUCCESS
@@ -80,7 +75,8 @@ def _convert(
 ) -> tuple[str, str, str] | None:
     """Convert the machine into an export, unless this is a dry run.
 
-    :param places: the directory of the exports, and one below it for unfinished files.
+    :param places: the directory where the appliance is unpacked, and the one for the export until
+        it is complete, in that of the exports.
     :param info: what the cluster says about itself.
     :returns: name of the instance, path of its export, and OS definition; None after a dry run.
     """
@@ -93,8 +89,8 @@ def _convert(
     from ganeti.platform import machine
     from ganeti.utils import fs
 
-    top, work = places
-    found, description = reading.read(values.source_kind, arguments[0], work)
+    unpack, work = places
+    found, description = reading.read(values.source_kind, arguments[0], unpack)
     name = (arguments[1] if len(arguments) > 1 else found.name).lower()
     _require_name(name, arguments[0])
     if values.no_nics:
@@ -112,7 +108,7 @@ def _convert(
             images.inspect(path, disk.format)
     if values.dry_run:
         return None
-    target = os.path.join(top, name)
+    target = os.path.join(os.path.dirname(work), name)
     if os.path.exists(target):
         raise errors.OpPrereqError(
             f"there is an export of {name} already. Remove it with 'gnt-backup remove"
@@ -122,7 +118,7 @@ def _convert(
     export = os.path.join(work, "export")
     os.mkdir(export, 0o700)
     terminal.out("Converting the disks...")
-    dumps = images.to_raw(found, description, export, directories=directories)
+    dumps = images.to_raw(found, description, export, directories=directories, work=unpack)
     node = machine.current().hostname()
     text = describe(found, name, [Dump(*one) for one in dumps], source=node)
     fs.write_file(os.path.join(export, CONFIG_FILE), text, mode=0o600)
