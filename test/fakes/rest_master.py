@@ -79,8 +79,18 @@ def busy_master() -> FakeMaster:
             "data": [[[0, cells.get(field, "x")] for field in fields]] if what else [],
         }
 
+    def run_query(op: dict[str, Any]) -> dict[str, Any]:
+        details = {"name": "node1", "run_state": None}
+        return {
+            "result": [{"snapshot": "before"}]
+            if op["OP_ID"] == "OP_INSTANCE_SNAPSHOT_LIST"
+            else {"node1": details},
+            "warnings": [],
+        }
+
     master.answers.update(
         {
+            "RunQuery": run_query,
             "QueryNodes": rows,
             "QueryGroups": rows,
             "QueryNetworks": rows,

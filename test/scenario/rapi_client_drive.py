@@ -128,7 +128,7 @@ job("DeactivateInstanceDisks", TWO)
 job("GrowInstanceDisk", TWO, 0, 8, wait_for_sync=False)
 if hasattr(cluster, "SnapshotInstance"):  # an addition of ours
     job("SnapshotInstance", TWO, snapshot_name="before", disks=[0])
-    job("GetInstanceSnapshots", TWO)
+    assert [one["snapshot"] for one in ask("GetInstanceSnapshots", TWO)["snapshots"]] == ["before"]
     job("RestoreInstanceSnapshot", TWO, "before", dry_run=True)
     job("RestoreInstanceSnapshot", TWO, "before")
     job("DeleteInstanceSnapshot", TWO, "before")

@@ -247,7 +247,9 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     rest.job("POST", f"{web}/disk/0/grow", {"amount": 8})
     assert rest.get(web)["disk.sizes"] == [24]
     assert rest.job("POST", f"{web}/snapshots", {"snapshot_name": "a"})["opresult"] == ["a"]
-    (found,) = rest.job("GET", f"{web}/snapshots")["opresult"][0]
+    (found,) = rest.job("GET", f"{web}/snapshots?job=1")["opresult"][0]
+    assert rest.get(f"{web}/snapshots") == {"snapshots": [found], "warnings": []}
+    assert rest.get(f"{web}/info?job=0")["disks"][0]["size"] == 24
     assert (found["instance"], found["snapshot"], found["disk"], found["size"]) == (WEB, "a", 0, 24)
     rest.job("POST", f"{web}/snapshots/a/restore")
     rest.job("DELETE", f"{web}/snapshots/a")

@@ -26,7 +26,7 @@ from ganeti.platform import machine, paths
 from ganeti.utils import fs, net, tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Self
 
     from ganeti.opcodes.base import OpCode
@@ -295,6 +295,14 @@ class Client:
         :returns: ``text``, ``position``, ``lost``, and ``node``, the name of the node.
         """
         return dict(self.call("ReadConsoleLog", instance_name, lines, position))
+
+    def run_query(self, op: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out an opcode that only reads, without a job.
+
+        :param op: the opcode, as :meth:`ganeti.opcodes.base.OpCode.to_dict` returns it.
+        :returns: ``result`` and ``warnings`` (:func:`ganeti.master.queries.without_job.run`).
+        """
+        return dict(self.call("RunQuery", op))
 
     def query_guests_usage(self) -> dict[str, Any]:
         """Let the master measure what guests use (:func:`ganeti.master.queries.guests.usage`)."""

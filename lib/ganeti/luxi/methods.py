@@ -227,6 +227,14 @@ QUERY = Method(
     (Arg("what", ht.Str), Arg("fields", _FIELDS), Arg("qfilter", ht.Any)),
     slow=True,
 )
+RUN_QUERY = Method(
+    "RunQuery",
+    "Carries out an opcode that only reads and needs no locks, without a job, and returns its"
+    " ``result`` and its ``warnings``",
+    (Arg("op", ht.Dict),),
+    slow=True,
+    published=False,
+)
 QUERY_FIELDS = Method(
     "QueryFields",
     "Returns the definitions of these fields, or of all fields of a kind",

@@ -246,7 +246,11 @@ class RestApplication:
                     412, f"the {resource.tagged} has changed", headers=[("ETag", current)]
                 )
         if isinstance(operation, Job):
-            return await self._job_limits.submit(call.user, checks.opcodes(call, operation))
+            ops = checks.opcodes(call, operation)
+            if operation.at_once is not None and not call.query[declare.JOB]:
+                found = await self._master.call("RunQuery", ops[0].to_dict())
+                return operation.at_once(found["result"], found["warnings"])
+            return await self._job_limits.submit(call.user, ops)
         return await operation.run(call)
 
     async def _represent(

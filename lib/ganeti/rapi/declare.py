@@ -81,6 +81,8 @@ DRY_RUN: Final = Query(
     "dry-run", "1: only check whether the operation is possible", default=False, param="dry_run"
 )
 FORCE: Final = Query("force", "1: also when it is dangerous", default=False, param="force")
+#: Name of the argument which says whether an operation that only reads submits a job.
+JOB: Final = "job"
 REASON: Final = Query("reason", "reason, for the reason trail of the job", TEXT)
 
 JOB_ID: Final = Result(ht.NonNegInt, "number of the job")
@@ -102,6 +104,9 @@ class Job(NamedTuple):
     :ivar build: makes the opcodes; replaces all of the above.
     :ivar fields: members of the body for `build`.
     :ivar extra: members of the body besides the parameters of the opcode, for the description.
+    :ivar at_once: makes the answer from the result and the warnings of an opcode that only reads,
+        when the argument :data:`JOB` says that no job is wanted; None for an opcode that always
+        needs a job.
     """
 
     opcode: type[OpCode]
@@ -118,6 +123,7 @@ class Job(NamedTuple):
     extra: Mapping[str, Field] = {}
     access: frozenset[str] = WRITERS
     result: Result = JOB_ID
+    at_once: Callable[[Any, list[str]], Any] | None = None
 
     def body_fields(self, path_names: Iterable[str]) -> dict[str, Field]:
         """Return the allowed members of the body, by name.

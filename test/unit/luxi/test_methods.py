@@ -38,6 +38,7 @@ SAMPLES: dict[str, Any] = {
     "name": "node1",
     "names": ["node2"],
     "nodes": ["node3"],
+    "op": {"OP_ID": "OP_INSTANCE_SNAPSHOT_LIST"},
     "ops": [{"OP_ID": "OP_TEST_DELAY"}],
     "place": ["epoch", 1],
     "point": 15,

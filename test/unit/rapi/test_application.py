@@ -81,12 +81,42 @@ def test_rights(rest: Rest) -> None:
     assert not rest.master.asked
 
 
-@pytest.mark.parametrize("name", ["info", "snapshots"])
+@pytest.mark.parametrize("name", ["info", "snapshots?job=1"])
 def test_a_request_which_submits_a_job_needs_a_user(rest: Rest, name: str) -> None:
     path = f"/2/instances/web/{name}"
     assert rest("GET", path, user=None)[0] == 401
     assert not rest.master.asked
     assert rest("GET", path, user="none:pw")[:2] == (200, 12)
+
+
+@pytest.mark.parametrize(
+    ("path", "result", "answer", "op"),
+    [
+        (
+            "info?job=0&static=1",
+            {"web": {"name": "web", "run_state": None}},
+            {"name": "web", "run_state": None},
+            {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["web"], "static": True},
+        ),
+        (
+            "snapshots",
+            [{"snapshot": "a"}],
+            {"snapshots": [{"snapshot": "a"}], "warnings": ["node b did not report"]},
+            {"OP_ID": "OP_INSTANCE_SNAPSHOT_LIST", "instances": ["web"]},
+        ),
+    ],
+)
+def test_an_answer_without_a_job(
+    rest: Rest, path: str, result: Any, answer: Any, op: dict[str, Any]
+) -> None:
+    rest.master.answers["RunQuery"] = {"result": result, "warnings": ["node b did not report"]}
+    assert rest("GET", f"/2/instances/web/{path}", user=None)[0] == 401
+    assert not rest.master.asked
+    status, found, headers = rest("GET", f"/2/instances/web/{path}", user="none:pw")
+    assert (status, found) == (200, answer)
+    assert headers["cache-control"] == "no-store"
+    ((method, (sent,)),) = rest.master.asked
+    assert method == "RunQuery" and {name: sent[name] for name in op} == op
 
 
 def test_no_job_is_submitted_without_a_user() -> None:
@@ -246,7 +276,7 @@ def test_creating(rest: Rest) -> None:
         ("POST", "/2/instances/web/disk/2/grow", {"amount": 5}, {"disk": 2, "amount": 5}),
         (
             "GET",
-            "/2/instances/web/snapshots",
+            "/2/instances/web/snapshots?job=1",
             None,
             {"OP_ID": "OP_INSTANCE_SNAPSHOT_LIST", "instances": ["web"]},
         ),

@@ -103,6 +103,8 @@ MISSING: dict[str, str] = {
         "cleanup dry-run ignore_ipolicy instance_uuid new_secondary shutdown_timeout"
         " target_node_uuid wait_for_sync"
     ),
+    "GetInstanceInfo": "job",
+    "GetInstanceSnapshots": "job",
     "GetOperatingSystems": "bulk",
     "GrowInstanceDisk": "absolute dry-run ignore_ipolicy instance_uuid",
     "MigrateInstance": (

@@ -188,6 +188,13 @@ def test_jobs_that_are_submitted_together() -> None:
     assert lab.queue.serial == 10
 
 
+def test_queries_without_a_job_have_no_limit_of_jobs(rest: Rest) -> None:
+    rest.master.answers["RunQuery"] = {"result": [], "warnings": []}
+    for _ in range(2 * job_limits.UNFINISHED // READING):
+        assert rest("GET", "/2/instances/web/snapshots", user="none:pw")[0] == 200
+    assert isinstance(rest.master, Queue) and rest.master.serial == 0
+
+
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[Rest]:
     with rest_lab(tmp_path, Queue(), "root pw write\nnone pw\nother pw\n") as one:

@@ -38,7 +38,8 @@ OWN_RESOURCES = {
 }
 # Query arguments which only our version has: most programs cannot send a body with GET.
 OWN_QUERY = {
-    ("/2/jobs/{job_id}/wait", "GET"): {"fields", "previous_job_info", "previous_log_serial"}
+    (f"{_INSTANCE}/info", "GET"): {"job"},
+    ("/2/jobs/{job_id}/wait", "GET"): {"fields", "previous_job_info", "previous_log_serial"},
 }
 # Members of bodies which only our version has.
 OWN_MEMBERS = {

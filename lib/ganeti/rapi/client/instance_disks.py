@@ -69,9 +69,12 @@ class InstanceDisks(Transport):
             )
         )
 
-    def GetInstanceSnapshots(self, instance: str, reason: str | None = None) -> int:
-        """List the snapshots of the disks of an instance, in the result of the job."""
-        return int(self._get(self._path("instances", instance, "snapshots"), options(reason)))
+    def GetInstanceSnapshots(self, instance: str, reason: str | None = None) -> dict[str, Any]:
+        """Return the snapshots of the disks of an instance, in ``snapshots``.
+
+        Nodes that did not report theirs are named in ``warnings``.
+        """
+        return dict(self._get(self._path("instances", instance, "snapshots"), options(reason)))
 
     def SnapshotInstance(
         self,

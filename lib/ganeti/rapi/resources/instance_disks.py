@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ganeti import ht
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
 from ganeti.opcodes.instance import (
@@ -31,6 +32,7 @@ from ganeti.rapi.declare import (
     Job,
     Query,
     Resource,
+    Result,
 )
 from ganeti.rapi.resources.instances import PATH
 
@@ -93,6 +95,10 @@ def _list_snapshots(call: Call, _body: Mapping[str, Any]) -> list[Any]:
     return [OpInstanceSnapshotList(instances=[call.uri["instance_name"]])]
 
 
+def _snapshots(result: Any, warnings: list[str]) -> Any:
+    return {"snapshots": result, "warnings": warnings}
+
+
 _SNAPSHOT: Final = f"{PATH}/snapshots/{{snapshot_name}}"
 
 RESOURCES: Final = (
@@ -144,9 +150,17 @@ RESOURCES: Final = (
             GET: Job(
                 OpInstanceSnapshotList,
                 "List the snapshots of the disks of an instance.",
+                (Query(declare.JOB, "1: submit a job, whose result is the list", default=False),),
                 fields={},
                 build=_list_snapshots,
                 access=declare.USERS,
+                result=Result(
+                    ht.Or(ht.Dict, ht.NonNegInt),
+                    "the snapshots, and warnings about nodes that did not report theirs; or with"
+                    " job=1 the number of the job",
+                    ("snapshots", "warnings"),
+                ),
+                at_once=_snapshots,
             ),
             POST: Job(
                 OpInstanceSnapshot,

@@ -168,6 +168,12 @@ def _info(call: Call, _body: Mapping[str, Any]) -> list[Any]:
     return [OpInstanceQueryData(instances=[call.uri["instance_name"]], static=call.query["static"])]
 
 
+def _details(result: Any, _warnings: list[str]) -> Any:
+    """Return the details of the only instance; what no node has reported is null in them."""
+    (found,) = result.values()
+    return found
+
+
 RESOURCES: Final = (
     Resource(
         "/2/instances",
@@ -235,10 +241,21 @@ RESOURCES: Final = (
             GET: Job(
                 OpInstanceQueryData,
                 "Describe an instance with all details.",
-                (Query("static", "1: from the configuration only", default=False),),
+                (
+                    Query("static", "1: from the configuration only", default=False),
+                    Query(
+                        declare.JOB,
+                        "0: answer with the details at once, without a job",
+                        default=True,
+                    ),
+                ),
                 fields={},
                 build=_info,
                 access=declare.USERS,
+                result=Result(
+                    ht.Or(ht.NonNegInt, ht.Dict), "number of the job, or with job=0 the details"
+                ),
+                at_once=_details,
             ),
         },
     ),
