@@ -16,7 +16,8 @@ its turn is too far in the future, the guess is refused. A right password gives 
 
 A check of a password takes processors and memory (:mod:`ganeti.rapi.passwords`). :class:`Turns`
 lets one check of an address run at a time, and the addresses take turns: the guesses of one address
-delay a user at another one by the check that runs, and not by those that wait.
+delay a user at another one by the check that runs, and not by those that wait. Every second turn
+belongs to the address with the fewest wrong guesses, so many addresses delay a new one no more.
 
 Names are counted by a keyed hash: unknown names are counted like those of users, and the
 number of counters of one address is limited. :func:`ganeti.http.peers.client_network` says what
@@ -97,6 +98,10 @@ class Guesses:
         """
         return self._of_addresses.take(place.address)
 
+    def counted(self, address: str) -> float:
+        """Return how many guesses of an address count at present."""
+        return self._of_addresses.counted(address)
+
     def give_back(self, place: Place) -> None:
         """Do not count a guess for a user, which was right."""
         self._of_users.give_back(place)
@@ -114,10 +119,13 @@ class Turns:
     """Lets some tasks work at a time: one of each address, and the addresses take turns.
 
     :param at_once: how many tasks work at a time.
+    :param guesses: returns how many guesses of an address count at present.
     """
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, guesses: Callable[[str], float] = lambda _address: 0) -> None:
         self._free = at_once
+        self._guesses = guesses
+        self._fewest_next = True
         self._working: set[str] = set()
         # Those who wait, by address; the address whose turn is next comes first.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -144,9 +152,12 @@ class Turns:
     def _begin_next(self) -> None:
         """Give the free places to those whose turn it is."""
         while self._free:
-            address = next((one for one in self._waiting if one not in self._working), None)
-            if address is None:
+            ready = [one for one in self._waiting if one not in self._working]
+            if not ready:
                 return
+            # The other turns belong to the address that has waited longest: nobody waits for ever.
+            address = min(ready, key=self._guesses) if self._fewest_next else ready[0]
+            self._fewest_next = not self._fewest_next
             turn = self._waiting[address].popleft()
             if not self._waiting[address]:
                 del self._waiting[address]

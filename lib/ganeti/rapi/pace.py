@@ -79,6 +79,10 @@ class Pace(Generic[Key]):
             self._paid.popitem(last=False)
         return wait_s
 
+    def counted(self, key: Key) -> float:
+        """Return how many events count at present, those that have lost their interval in part."""
+        return max(0.0, self._paid.get(key, 0.0) - self._clock()) / self._interval_s
+
     def give_back(self, key: Key) -> None:
         """Do not count an event that was counted."""
         if key in self._paid:

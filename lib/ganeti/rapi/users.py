@@ -154,7 +154,7 @@ class Users:
         # A password which was right before needs no second slow check from the same address.
         self._known: OrderedDict[bytes, User] = OrderedDict()
         self._key = os.urandom(32)
-        self._turns = Turns(_CHECKS_AT_ONCE)
+        self._turns = Turns(_CHECKS_AT_ONCE, self._guesses.counted)
         #: Whether :meth:`refresh` is called when the file changes.
         self.watched = False
         self._polled_at = 0.0

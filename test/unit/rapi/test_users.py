@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -388,8 +389,8 @@ async def _settle() -> None:
 class Checks:
     """Checks which end when the test says so."""
 
-    def __init__(self, at_once: int) -> None:
-        self.turns = Turns(at_once)
+    def __init__(self, at_once: int, guesses: Mapping[str, float] | None = None) -> None:
+        self.turns = Turns(at_once, lambda address: (guesses or {}).get(address, 0))
         self.begun: list[str] = []
         self.working: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -435,6 +436,51 @@ def test_addresses_take_turns() -> None:
         for name in ("d0", "a2", "a3", "a4"):
             await checks.end(name)
         assert checks.working == {} and checks.turns._waiting == {} and checks.turns._free == 2
+
+    asyncio.run(run())
+
+
+def test_every_second_turn_belongs_to_the_address_with_the_fewest_guesses() -> None:
+    async def run() -> None:
+        checks = Checks(1, {"a": 2, "b": 3, "c": 1})
+        await checks.add("a0", "b0", "b1", "c0", "a1", "a2", "c1", "c2")
+        for _ in range(7):
+            (name,) = checks.working
+            await checks.end(name)
+        # The others are those that have waited longest.
+        assert checks.begun == ["a0", "b0", "c0", "a1", "c1", "b1", "c2", "a2"]
+
+    asyncio.run(run())
+
+
+def test_many_addresses_do_not_delay_a_user_elsewhere(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong guesses from 100 addresses, three from each; then a right password from another one."""
+    order: list[str] = []
+    real = passwords.check
+
+    def check(
+        password: passwords.Password | None, user: str, given: str, costs: list[passwords.Cost]
+    ) -> bool:
+        order.append(user)
+        return real(password, user, given, costs)
+
+    monkeypatch.setattr(passwords, "check", check)
+
+    async def run() -> None:
+        wrong = [
+            asyncio.create_task(
+                lab.users.identify(basic(f"user{number}", "guess"), f"192.0.2.{address}")
+            )
+            for address in range(100)
+            for number in range(3)
+        ]
+        await asyncio.sleep(0)
+        assert await lab.users.identify(basic("joe", "pw"), "198.51.100.1")
+        assert order.index("joe") <= 4
+        await asyncio.gather(*wrong, return_exceptions=True)
+        assert len(order) == 301
 
     asyncio.run(run())
 
