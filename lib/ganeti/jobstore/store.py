@@ -212,6 +212,19 @@ class QueueStore:
         for part in sorted(parts):
             yield from ids_in(self._path(f"{ARCHIVE}/{part}"))
 
+    def newest_archived_ids(self, least: int) -> Iterator[int]:
+        """Yield the ids of the archived jobs, descending, down to one.
+
+        :raises OSError: the archive cannot be read.
+        """
+        first = least // const.JOBS_PER_ARCHIVE_DIR
+        parts = [int(name) for name in os.listdir(self._path(ARCHIVE)) if name.isdecimal()]
+        for part in sorted((one for one in parts if one >= first), reverse=True):
+            for job_id in reversed(ids_in(self._path(f"{ARCHIVE}/{part}"))):
+                if job_id < least:
+                    return
+                yield job_id
+
     def read_job(self, job_id: int) -> str | None:
         """Return the text of a live job's file; None when there is no such file.
 

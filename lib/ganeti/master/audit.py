@@ -20,7 +20,7 @@ chain (:mod:`ganeti.jobstore.audit`). Keys of a line, besides those of the chain
 A thread of its own writes, so that jobs do not wait. The end of a job is in the log some
 milliseconds after clients see it. Another thread sends the lines to the other candidates, some
 seconds later and together. What a crash loses of both, the next master takes from the files of the
-jobs (:meth:`JobLog.recover`), which all candidates have.
+jobs (:meth:`JobLog.recover`), which all candidates have, also of those which were archived at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ganeti.constants import job as job_c
@@ -42,6 +42,17 @@ _log = logging.getLogger(__name__)
 # How much of the log is read to find out which lines are missing. Jobs whose lines would be in an
 # older part are not looked for.
 _RECENT_BYTES = 4 << 20
+
+
+class Archive(NamedTuple):
+    """The archived jobs.
+
+    :ivar ids: yields their ids, descending, down to its argument.
+    :ivar read: returns a job; None when it cannot be read.
+    """
+
+    ids: Callable[[int], Iterable[int]]
+    read: Callable[[int], QueuedJob | None]
 
 
 class _Entry(NamedTuple):
@@ -81,10 +92,12 @@ class JobLog:
             _log.error("cannot read %s: %s", self._chain.path, err.strerror)
         self._thread.start()
 
-    def recover(self, jobs: Iterable[QueuedJob]) -> None:
+    def recover(self, jobs: Iterable[QueuedJob], archive: Archive | None = None) -> None:
         """Write the lines which earlier master daemons could not write any more, or not send here.
 
         :param jobs: the jobs in the queue.
+        :param archive: the archived jobs; None for none. Only those are looked at which were
+            accepted after the oldest job of the lines that are read.
         """
         try:
             lines, is_all = audit.recent_lines(self._chain.path, _RECENT_BYTES)
@@ -95,7 +108,7 @@ class JobLog:
         since = 0.0 if is_all else min(times, default=self._began)
         noted = {(one["job"], one["event"]) for one in lines if {"job", "event"} <= one.keys()}
         now, missing = self._now(), []
-        for job in jobs:
+        for job in [*jobs, *_not_noted(archive, noted, since)]:
             for event, when in _events(job):
                 if since <= when < self._began and (job.id, event) not in noted:
                     status = job.published_status if event == "ended" else QUEUED
@@ -161,6 +174,32 @@ class JobLog:
             audit.append(self._jobs_file, "".join(map(_for_people, entries)).encode())
         except OSError as err:
             _log.error("cannot write %s: %s", self._jobs_file, err.strerror)
+
+
+def _not_noted(
+    archive: Archive | None, noted: Collection[tuple[int, str]], since: float
+) -> list[QueuedJob]:
+    """Return the archived jobs of which the log may lack a line.
+
+    :param since: a job which was accepted earlier, and all before it, are not looked for.
+    """
+    known = [job_id for job_id, _event in noted]
+    if archive is None or not known:
+        return []
+    found = []
+    try:
+        for job_id in archive.ids(min(known)):
+            if (job_id, "accepted") in noted and (job_id, "ended") in noted:
+                continue
+            job = archive.read(job_id)
+            if job is None:
+                continue
+            if job.received is not None and clock.merge(job.received) < since:
+                break
+            found.append(job)
+    except OSError as err:
+        _log.error("cannot read the archive of jobs for the audit log: %s", err.strerror)
+    return found
 
 
 def _events(job: QueuedJob) -> list[tuple[str, float]]:

@@ -42,7 +42,7 @@ from ganeti.jqueue.queue import JobQueue
 from ganeti.jqueue.replication import Candidates
 from ganeti.locking import LockManager
 from ganeti.master import queries, startup
-from ganeti.master.audit import JobLog
+from ganeti.master.audit import Archive, JobLog
 from ganeti.master.audit_copies import AuditCopies
 from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.fence import Fence, FencedQueueStore
@@ -257,7 +257,8 @@ def _start_queue(
     queue.start()
     with queue.table.lock:
         present = list(queue.table.jobs.values())
-    job_log.recover(present)
+    table = queue.table
+    job_log.recover(present, Archive(table.store.newest_archived_ids, table.archived))
     audit_copies.start()
     history = HistoryCopies(context.config, context.rpc, here.cluster_conf_history_dir)
     history.start()

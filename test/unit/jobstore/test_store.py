@@ -66,6 +66,17 @@ def test_names_modes_and_version(tmp_path: Path) -> None:
     assert sorted(os.listdir(queue)) == ["archive", "serial", "version"]
 
 
+def test_the_newest_archived_jobs_first(tmp_path: Path) -> None:
+    store = opened(tmp_path / "queue")
+    ids = (7, 9999, 10000, 20005, 20007)
+    save(store, {f"job-{one}": "{}" for one in ids}, ())
+    save(store, {}, ids)
+    assert list(store.newest_archived_ids(9999)) == [20007, 20005, 10000, 9999]
+    assert list(store.newest_archived_ids(20006)) == [20007]
+    assert list(store.newest_archived_ids(30000)) == []
+    store.close()
+
+
 def test_content_survives_when_no_file_was_flushed(tmp_path: Path) -> None:
     """What a power failure may do to files which were renamed and not flushed."""
     store = opened(tmp_path)

@@ -154,6 +154,63 @@ def test_lines_which_a_dead_daemon_did_not_write_come_from_the_jobs(tmp_path: Pa
     ] * len(lines)
 
 
+def test_lines_of_jobs_which_were_archived_at_once(tmp_path: Path) -> None:
+    """A job may be accepted, end and be archived in the last seconds of a master."""
+    logs = str(tmp_path / "jobs.log"), str(tmp_path / "audit.log")
+    first = audit.JobLog(*logs, now=lambda: NOW - 100)
+    first.start()
+    first.jobs_published([job(3, "queued", NOW - 100)])
+    first.jobs_published([finished(3, NOW - 100, NOW - 100)])
+    first.jobs_published([job(5, "queued", NOW - 100)])
+    first.close()
+    archived = {
+        2: finished(2, NOW - 200, NOW - 190),
+        3: finished(3, NOW - 100, NOW - 100),
+        5: finished(5, NOW - 100, NOW - 90),
+        6: None,  # its file is damaged
+        7: finished(7, NOW - 80, NOW - 70, "error"),
+    }
+    read = []
+
+    def ids(least: int) -> list[int]:
+        return sorted((one for one in archived if one >= least), reverse=True)
+
+    def read_one(number: int) -> QueuedJob | None:
+        read.append(number)
+        return archived[number]
+
+    second = audit.JobLog(*logs, now=lambda: NOW)
+    second.start()
+    second.recover([finished(8, NOW - 60, NOW - 50)], audit.Archive(ids, read_one))
+    second.close()
+    assert full_rows(tmp_path)[3:] == [
+        (5, "ended", "success", NOW - 90),
+        (7, "accepted", "queued", NOW - 80),
+        (7, "ended", "error", NOW - 70),
+        (8, "accepted", "queued", NOW - 60),
+        (8, "ended", "success", NOW - 50),
+    ]
+    # Neither what is noted, nor what is older than the log.
+    assert read == [7, 6, 5]
+
+
+def test_an_archive_which_cannot_be_read_hides_no_other_line(tmp_path: Path) -> None:
+    logs = str(tmp_path / "jobs.log"), str(tmp_path / "audit.log")
+    log = audit.JobLog(*logs, now=lambda: NOW - 100)
+    log.start()
+    log.jobs_published([job(1, "queued", NOW - 100)])
+    log.close()
+
+    def broken(_least: int) -> list[int]:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    again = audit.JobLog(*logs, now=lambda: NOW)
+    again.start()
+    again.recover([finished(2, NOW - 60, NOW - 50)], audit.Archive(broken, lambda _number: None))
+    again.close()
+    assert [row[:2] for row in full_rows(tmp_path)[1:]] == [(2, "accepted"), (2, "ended")]
+
+
 def test_jobs_older_than_what_is_read_are_not_noted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
