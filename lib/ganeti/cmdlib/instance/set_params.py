@@ -49,6 +49,18 @@ _HOT_ACTIONS = {
 }
 
 
+# The attributes of an instance which a change of its parameters writes.
+_RECORDED = (
+    "os",
+    "hypervisor",
+    "hvparams",
+    "beparams",
+    "osparams",
+    "osparams_private",
+    "nics",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ModifyPlan:
     """The changes.
@@ -204,9 +216,30 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 )
         modify_instance.check_runtime_memory(self, instance, planned, results)
         planned = modify_instance.planned_admin_state(self, planned, results)
+        planned = self._with_port(instance, planned)
         return ModifyPlan(
             instance, planned, nic_plan, disk_plan, conversion, new_primary, plug, tuple(results)
         )
+
+    def _with_port(self, instance: Instance, planned: Instance) -> Instance:
+        """Give a guest the port which its hypervisor needs, before anything is changed.
+
+        :raises errors.OpPrereqError: no port is free.
+        """
+        needed = hypervisors.of(planned.hypervisor).needs_port
+        if not needed and planned.hypervisor != instance.hypervisor:
+            return dataclasses.replace(planned, network_port=None)
+        # Only a change which is written gives an older instance without a port one.
+        changed = any(getattr(planned, name) != getattr(instance, name) for name in _RECORDED)
+        if not needed or not changed or instance.network_port is not None:
+            return planned
+        try:
+            return dataclasses.replace(planned, network_port=self.config.reserve_port())
+        except errors.ConfigurationError as err:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} cannot get a port for its console: {err}",
+                errors.ECODE_NORES,
+            ) from err
 
     def dry_run_result(self, plan: ModifyPlan) -> list[list[Any]]:
         return [list(row) for row in plan.results]
@@ -453,27 +486,15 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         """Write parameters, NICs and marked state into the configuration, in one change."""
         changes = {
             name: getattr(plan.planned, name)
-            for name in (
-                "os",
-                "hypervisor",
-                "hvparams",
-                "beparams",
-                "osparams",
-                "osparams_private",
-                "nics",
-            )
+            for name in (*_RECORDED, "network_port")
             if getattr(plan.planned, name) != getattr(plan.instance, name)
         }
         state = plan.planned.admin_state
         with self.config.transaction() as change:
             if changes:
                 present = change.data.instances[plan.instance.uuid]
-                needs_port = hypervisors.of(plan.planned.hypervisor).needs_port
-                if needs_port and present.network_port is None:
-                    changes["network_port"] = change.ports.allocate()
-                elif "hypervisor" in changes and not needs_port and present.network_port:
+                if plan.planned.network_port is None and present.network_port:
                     change.ports.release(present.network_port)
-                    changes["network_port"] = None
                 change.instances.update(dataclasses.replace(present, **changes), self.ctx.ec_id)
             if state != plan.instance.admin_state:
                 change.instances.mark(plan.instance.uuid, state)

@@ -59,6 +59,25 @@ def test_parameters_change_in_one_commit_and_default_takes_back():
     assert master.rpc.acting() == []
 
 
+def test_a_port_for_the_console_is_reserved_before_anything_is_changed():
+    used = {"highest_used_port": 14999, "tcpudp_port_pool": ()}
+    master = master_with(
+        hypervisor="fake",
+        cluster={**used, "enabled_hypervisors": ("fake", "kvm")},
+    )
+    wanted = modify(hypervisor="kvm", disks=[["remove", -1, {}]])
+    text = master.refused(wanted, errors.ECODE_NORES)
+    assert "cannot get a port for its console" in text
+    assert master.rpc.acting() == [] and len(disks_of(master)) == 2
+    commit(master.config).ports.release(14990)
+    master.run(wanted)
+    assert web(master).network_port == 14990
+    assert master.config.cluster().tcpudp_port_pool == ()
+    master.run(modify(hypervisor="fake"))
+    assert web(master).network_port is None
+    assert master.config.cluster().tcpudp_port_pool == (14990,)
+
+
 def test_hypervisor_parameters_are_checked_on_the_nodes():
     master = master_with(hypervisor="kvm")
     master.run(modify(hvparams={"vhost_net": True}))
