@@ -233,6 +233,9 @@ class FakeRpc:
     def _x509_cert_create(self, node: str, args: dict[str, Any]) -> list[str]:
         return [f"key-of-{node}", f"certificate of {node}"]
 
+    def _node_has_ip_address(self, node: str, args: dict[str, Any]) -> bool:
+        return True
+
     def _export_list(self, node: str, args: dict[str, Any]) -> list[str]:
         return []
 

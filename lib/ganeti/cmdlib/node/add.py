@@ -31,7 +31,13 @@ from ganeti.platform import paths, watchdog_files
 from ganeti.rpc.key_pins import pin_of
 from ganeti.utils import clock, net, x509
 from ganeti.utils.text import comma_join
-from ganeti.wire.calls import NODE_CONFIGURE_OVS, NODE_ENSURE_DAEMON, NODE_VERIFY_LIGHT, VERSION
+from ganeti.wire.calls import (
+    NODE_CONFIGURE_OVS,
+    NODE_ENSURE_DAEMON,
+    NODE_HAS_IP_ADDRESS,
+    NODE_VERIFY_LIGHT,
+    VERSION,
+)
 
 # What becomes of the flags of a node which is added again: is it drained, because of a maintenance?
 _AGAIN = {False: "again, neither offline nor drained", True: "again, not offline, but drained"}
@@ -251,6 +257,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 errors.ECODE_ENVIRON,
             )
         node = self._with_key(node, answer.certificate)
+        self._check_has_address(node, address)
         if node.vm_capable:
             self._check_hypervisors(node, address)
             self._check_storage(node, address)
@@ -300,6 +307,24 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             )
         self.rpc.expect_keys({node.primary_ip: pins})
         return replace(node, key_pins=pins)
+
+    def _check_has_address(self, node: Node, address: dict[str, str]) -> None:
+        """Check that the machine has the secondary address; replicas would go to another one.
+
+        :raises errors.OpPrereqError: it has not.
+        """
+        if node.secondary_ip == node.primary_ip:
+            return
+        answer = self.rpc.call_addresses(NODE_HAS_IP_ADDRESS, address, address=node.secondary_ip)[
+            node.name
+        ]
+        if not answer.payload():
+            raise errors.OpPrereqError(
+                f"the machine of node {node.name} does not have the secondary address"
+                f" {node.secondary_ip}. Configure it there, or give the right one with"
+                " --secondary-ip.",
+                errors.ECODE_ENVIRON,
+            )
 
     def _check_hypervisors(self, node: Node, address: dict[str, str]) -> None:
         cluster = self.config.cluster()

@@ -349,6 +349,21 @@ def test_a_secondary_address_changes_when_the_node_is_added_again(hosts):
     assert master.rpc.of("etc_hosts_modify") == []
 
 
+@pytest.mark.parametrize("name", ["node2", "node9"])
+def test_the_machine_has_the_secondary_address(hosts, name):
+    """Else replicas would be sent to whichever machine has it, such as a guest."""
+    own = {number: {"secondary_ip": f"198.51.100.{number}"} for number in (1, 2)}
+    master = Master(cluster_of(2, node_changes=own))
+    master.rpc.answers["node_has_ip_address"] = False
+    op = add(node_name=name, readd=name == "node2", secondary_ip="198.51.100.22")
+    text = master.refused(op, errors.ECODE_ENVIRON)
+    assert "does not have the secondary address 198.51.100.22" in text
+    assert [args for _node, args in master.rpc.of("node_has_ip_address")] == [
+        {"address": "198.51.100.22"}
+    ]
+    assert master.config.writes == []
+
+
 @pytest.mark.parametrize(
     ("ip", "owner"),
     [
