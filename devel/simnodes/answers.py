@@ -220,6 +220,7 @@ _TEXTS = frozenset(
 ) | {nv.NONVMNODES}
 _TABLES = frozenset((nv.DEVICES, nv.NODENETTEST))
 _FACTS: dict[str, Callable[[SimNode, Any], Any]] = {
+    nv.CONFIG_JOURNAL: lambda _node, _: ["", []],
     nv.CLIENT_CERT: lambda node, _: [None, node.fleet.client_digest],
     nv.DAEMON_USER: lambda node, _: node.fleet.uid,
     nv.DRBDCONNECTIONS: _connections,

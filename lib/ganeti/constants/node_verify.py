@@ -5,6 +5,8 @@ from __future__ import annotations
 ACCEPTED_STORAGE_PATHS = "allowed-file-storage-paths"
 BRIDGES = "bridges"
 CLIENT_CERT = "client-cert"
+#: Of this project: whether the journal of the configuration belongs to its file.
+CONFIG_JOURNAL = "config-journal"
 #: Of this project, as DRBDCONNECTIONS is; all other names are published.
 DAEMON_USER = "daemon-user"
 #: Of this project: the names of devices, so that one device is not taken for two.

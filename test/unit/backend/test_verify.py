@@ -8,10 +8,13 @@ import pytest
 
 from ganeti import FULL_VERSION, errors
 from ganeti.backend.node import info, verify
+from ganeti.configfile import files
 from ganeti.constants import node_verify as nv
 from ganeti.platform import machine, watcher_files
 from ganeti.platform.base import Machine
 from ganeti.utils import filelock, x509
+
+from ..configfile.samples import change_to, text_of
 
 
 def check(name, argument=None, hvparams=None, **more):
@@ -54,6 +57,23 @@ def test_bad_arguments_name_the_check(here, name, argument):
 def test_user_of_the_node_daemon(here, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert check(nv.DAEMON_USER) == 1234
+
+
+def test_the_journal_of_the_configuration(here, monkeypatch):
+    path, journal = here.cluster_conf_file, here.cluster_conf_journal
+    assert check(nv.CONFIG_JOURNAL) == ["", []]
+    monkeypatch.setattr(files, "JOURNAL_FROM_BYTES", 1)
+    files.write_config_file(path, text_of(7))
+    assert files.change(path, change_to(8))
+    assert check(nv.CONFIG_JOURNAL) == ["", []]
+    with open(path, "r+b") as stream:
+        stream.write(b'{"VALUES"')
+    problem, set_aside = check(nv.CONFIG_JOURNAL)
+    assert problem.startswith(f"cannot read {journal}: its acknowledged changes") and not set_aside
+    os.rename(path, f"{path}.mine")
+    assert check(nv.CONFIG_JOURNAL) == [f"{journal} is there, and its file is missing", []]
+    files.write_config_file(path, text_of(9))
+    assert check(nv.CONFIG_JOURNAL) == ["", [f"{journal}.set-aside-1"]]
 
 
 def test_the_watcher(here):

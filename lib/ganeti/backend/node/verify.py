@@ -112,6 +112,24 @@ def _checksum_of(path: str) -> str | None:
         return None
 
 
+def _config_journal(_argument: Any, _request: _Request) -> list[Any]:
+    """Look at the journal of the configuration.
+
+    :returns: ``[problem or "", [paths of journals which were set aside]]``.
+    """
+    here = paths.current()
+    problem = ""
+    try:
+        with configfile.opened(here.cluster_conf_file):
+            pass
+    except FileNotFoundError:
+        if os.path.lexists(here.cluster_conf_journal):
+            problem = f"{here.cluster_conf_journal} is there, and its file is missing"
+    except OSError as err:
+        problem = f"cannot read {err.filename or here.cluster_conf_file}: {err.strerror}"
+    return [problem, sorted(configfile.set_aside_journals(here.cluster_conf_file))]
+
+
 def _net_test(argument: Any, _request: _Request) -> dict[str, str]:
     """Try the addresses of nodes.
 
@@ -352,6 +370,7 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.ACCEPTED_STORAGE_PATHS: (ht.NonEmptyString, _accepted_paths),
     nv.BRIDGES: (_NAMES, _bridges),
     nv.CLIENT_CERT: (ht.Any, _client_cert),
+    nv.CONFIG_JOURNAL: (ht.Any, _config_journal),
     nv.DAEMON_USER: (ht.Any, _daemon_user),
     nv.FILELIST: (_PATHS, _files),
     nv.HVINFO: (ht.NonEmptyString, _hv_info),

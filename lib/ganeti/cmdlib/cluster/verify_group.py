@@ -230,6 +230,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         cluster = self.config.cluster()
         checks: dict[str, Any] = {
             nv.CLIENT_CERT: None,
+            nv.CONFIG_JOURNAL: None,
             nv.DAEMON_USER: None,
             nv.FILELIST: files.listed(self.config),
             nv.HYPERVISOR: list(fill.group_hypervisors(cluster, plan.group)),
@@ -449,6 +450,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         findings.check(bool(lacking), "ENODENET", node.name, text)
         programs.node(self.config, findings, node, answer)
         watcher.node(self.config.snapshot(), findings, node, answer)
+        files.journal(findings, node, answer)
         self._client_certificate(findings, node, answer.get(nv.CLIENT_CERT))
         findings.check(
             not node.key_pins and any(one.key_pins for one in self.config.nodes()),

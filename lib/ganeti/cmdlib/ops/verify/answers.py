@@ -35,6 +35,7 @@ _SHAPES: Final[dict[str, ht.Type]] = {
     nv.ACCEPTED_STORAGE_PATHS: _TEXTS,
     nv.BRIDGES: _TEXTS,
     nv.CLIENT_CERT: ht.Tuple(ht.Maybe(ht.Str), ht.Str),
+    nv.CONFIG_JOURNAL: ht.Tuple(ht.Str, _TEXTS),
     nv.DAEMON_USER: ht.NonNegInt,
     nv.DEVICES: ht.DictOf(ht.NonEmptyString, ht.Or(ht.Str, device_names.WIRE)),
     nv.DRBDCONNECTIONS: ht.Or(ht.Str, ht.ListOf(ht.Type("connection", _is_connection))),

@@ -70,6 +70,21 @@ def listed(config: Config) -> list[str]:
     return [*_shared(config), _configuration(), *_facts(config)]
 
 
+def journal(findings: Findings, node: Node, answer: Mapping[str, Any]) -> None:
+    """Check what a node says of the journal of its configuration."""
+    problem, set_aside = answer.get(nv.CONFIG_JOURNAL) or ("", [])
+    if problem:
+        findings.report("ENODEFILECHECK", node.name, problem)
+    if set_aside:
+        findings.report(
+            "ENODEFILECHECK",
+            node.name,
+            f"has changes of the configuration which were set aside: {comma_join(set_aside)}."
+            " cfgshell(8) explains them; remove these files when nobody needs them",
+            warning=True,
+        )
+
+
 class FileCheck:
     """Compares the files of the nodes of a group by their checksums.
 

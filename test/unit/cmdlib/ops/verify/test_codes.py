@@ -482,6 +482,11 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
         "OS noop has version '2'",
     ),
     ("ENODERPC", answers("node_verify", "it is tired"), "it is tired"),
+    (
+        "ENODEFILECHECK",
+        tells(NODE2, config_journal=["cannot read config.data.journal: it", []]),
+        "cannot read config.data.journal: it",
+    ),
     ("ENODESETUP", tells(NODE2, nodesetup=["no /proc"]), "no /proc"),
     (
         "ENODESETUP",
