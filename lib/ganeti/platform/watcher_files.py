@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import os
 import re
 import time
@@ -19,6 +20,8 @@ from typing import Final, NamedTuple
 
 from ganeti.platform import paths
 from ganeti.utils import clock, filelock, fs
+
+_log = logging.getLogger(__name__)
 
 _MODE: Final = 0o644
 _HOLDER: Final = re.compile(r"([0-9]{1,9}) (-?[0-9]{1,12}\.[0-9])\n")
@@ -41,12 +44,15 @@ def noted(
 ) -> Iterator[None]:
     """Let the file of a lock say who holds it, and since when, until the block ends.
 
-    :raises OSError: the file cannot be written.
+    A disk which is full is only logged: the work of the run is more important.
     """
     text = f"{os.getpid()} {monotonic():.1f}\n".encode()
-    os.pwrite(lock.fileno(), text, 0)
-    # A run which was killed may have left a longer text.
-    os.ftruncate(lock.fileno(), len(text))
+    # A run which was killed may have left a text.
+    os.ftruncate(lock.fileno(), 0)
+    try:
+        os.pwrite(lock.fileno(), text, 0)
+    except OSError as err:
+        _log.warning("cannot write since when this run works: %s: %s", lock.path, err.strerror)
     try:
         yield
     finally:
@@ -98,12 +104,14 @@ def running(here: paths.Paths) -> dict[str, Holder]:
 
 
 def note_complete(path: str) -> None:
-    """Remember that a run is complete now.
+    """Remember that a run is complete now; a disk which is full is only logged.
 
     :param path: a file of :class:`~ganeti.platform.paths.Paths`, such as ``watcher_complete_file``.
-    :raises OSError: it cannot be written.
     """
-    fs.write_file(path, "", mode=_MODE, sync=False)
+    try:
+        fs.write_file(path, "", mode=_MODE, sync=False)
+    except OSError as err:
+        _log.error("cannot remember that this run is complete: %s: %s", path, err.strerror)
 
 
 def completed_at(path: str) -> float | None:

@@ -196,6 +196,22 @@ def test_the_time_of_the_last_complete_run(
     assert Path(complete).stat().st_mode & 0o777 == 0o644
 
 
+def test_a_full_disk_for_locks_does_not_stop_the_work(
+    parts: Parts, here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    Path(here.ssconf_file("master_node")).write_text("node2.example.com\n", encoding="ascii")
+    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(watcher_files.fs, "write_file", full)
+    assert command.main([]) == 0
+    assert parts == NODE
+    log = Path(here.log_watcher_file).read_text("ascii")
+    assert "cannot write since when this run works" in log
+    assert "cannot remember that this run is complete" in log
+
+
 @pytest.mark.parametrize(
     ("text", "words", "works"),
     [
