@@ -3,13 +3,40 @@
 ``MAXFILESIZE`` of libcurl only looks at the announced length before version 8.4, so a server which
 announces none could send without end. The functions here refuse what is above the limits, with
 which libcurl ends the transfer (``E_WRITE_ERROR``).
+
+All answers which a process receives at the same time share :data:`MOST_TOGETHER_BYTES`, because a
+hundred of them may come at once. Only those which have become large are refused for that.
 """
 
 from __future__ import annotations
 
 import io
+import threading
+from typing import Final
 
 from ganeti import http
+
+#: Memory for all answers which are being received.
+MOST_TOGETHER_BYTES: Final = 8 * http.MAX_ANSWER_BYTES
+# Smaller ones are always received.
+_SMALL_BYTES: Final = 1 << 20
+
+
+class _Together:
+    """The size of all answers which are being received."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.size = 0
+
+    def add(self, size: int) -> int:
+        """Add to the size, and return it."""
+        with self._lock:
+            self.size += size
+            return self.size
+
+
+_together = _Together()
 
 
 class Received:
@@ -29,10 +56,21 @@ class Received:
         self.headers: list[bytes] = []
         self.excess = ""
 
+    def __del__(self) -> None:
+        _together.add(-self._body.tell())
+
     def write(self, data: bytes) -> int:
         """Take a part of the body; return how much was taken, so 0 ends the transfer."""
-        if self._body.tell() + len(data) > self._most_bytes:
+        size = self._body.tell() + len(data)
+        if size > self._most_bytes:
             self.note_size()
+            return 0
+        if _together.add(len(data)) > MOST_TOGETHER_BYTES and size > _SMALL_BYTES:
+            _together.add(-len(data))
+            self.excess = (
+                f"the answers which are being received have more than {MOST_TOGETHER_BYTES} bytes"
+                " together"
+            )
             return 0
         return self._body.write(data)
 

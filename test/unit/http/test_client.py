@@ -13,7 +13,7 @@ from fakes import endless_server
 from fakes.endless_server import EndlessServer
 from fakes.tls_lab import ADDRESS, Lab, clock_of_maker
 from ganeti import http
-from ganeti.http import client
+from ganeti.http import client, received
 from ganeti.utils import x509
 
 
@@ -292,6 +292,23 @@ def test_an_answer_without_end_is_not_received(lab, asker, monkeypatch, answer, 
             assert server.sent_bytes < 16 << 20
     # The client serves others as before.
     assert asker.perform([ask(lab)])[0].body == b"hi"
+
+
+def test_answers_which_come_at_once_share_what_there_is(lab, asker, monkeypatch):
+    monkeypatch.setattr(received, "MOST_TOGETHER_BYTES", 3 << 20)
+    bodies = [b"x" * (2 << 20), b"y" * (2 << 20), b"small"]
+    held = [received.Received(http.MAX_ANSWER_BYTES) for _ in range(2)]
+    assert held[0].write(bodies[0])
+    before = received._together.size
+    # One of them is still being received, so there is no place for another large one.
+    failure, small = asker.perform([ask(lab, body=bodies[1]), ask(lab, body=bodies[2])])
+    assert failure.kind == client.FAILED and "together" in failure.message
+    assert small.body == b"small"
+    gc.collect()
+    assert received._together.size == before
+    del held
+    assert asker.perform([ask(lab, body=bodies[1])])[0].body == bodies[1]
+    assert received._together.size == before - len(bodies[0])
 
 
 def test_environment_proxy_is_ignored(lab, asker, monkeypatch):
