@@ -100,7 +100,9 @@ class Method:
 
 
 _FIELDS = ht.AtMost(ht.ListOf(ht.Str), ht.MAX_FIELDS)
-_NAMES = ht.Maybe(ht.ListOf(ht.Str))
+# The names of all objects of a very large cluster; a filter may have as many conditions.
+_MOST_NAMES = 20_000
+_NAMES = ht.Maybe(ht.AtMost(ht.ListOf(ht.Str), _MOST_NAMES))
 _OPS = ht.ListOf(ht.Dict)
 _NUMBER = ht.Or(ht.Int, ht.Float)
 _COUNT = ht.Within(ht.Int, 0, 1 << 62)
@@ -182,7 +184,7 @@ EXPLAIN_JOB = Method(
     "ExplainJob",
     "Returns why a job waits, with its chain of jobs; for a list why each of them waits, without"
     " chains; for null the load of the queue",
-    (Arg("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),),
+    (Arg("job", ht.Maybe(ht.Or(ht.JobId, ht.AtMost(ht.ListOf(ht.JobId), _MOST_NAMES)))),),
     slow=True,
     published=False,
 )

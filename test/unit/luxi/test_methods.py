@@ -188,6 +188,19 @@ def test_arguments_are_checked() -> None:
     assert Method("Nothing", "Does nothing").check_args([1, 2]) == []
 
 
+def test_lists_of_names_have_a_largest_size() -> None:
+    for method, others in (
+        (methods.QUERY_NODES, [["name"], False]),
+        (methods.QUERY_EXPORTS, [False]),
+        (methods.EXPLAIN_JOB, []),
+    ):
+        one: object = 7 if method is methods.EXPLAIN_JOB else "a"
+        assert method.check_args([[one] * 20_000, *others])
+        with pytest.raises(errors.ParseError) as caught:
+            method.check_args([[one] * 20_001, *others])
+        assert len(str(caught.value)) < 400
+
+
 def test_arguments_with_a_default_are_the_last_ones() -> None:
     for method in methods.TABLE.values():
         needs = [arg.required for arg in method.args]
