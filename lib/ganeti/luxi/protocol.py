@@ -101,6 +101,7 @@ def parse_request(message: bytes) -> tuple[str, list[Any], str]:
 
     :raises errors.ParseError: the message is not a request; says why.
     """
+    json.check_items(message, json.MAX_ITEMS)
     request = json.loads(message)
     if not isinstance(request, dict):
         raise errors.ParseError("a request is a JSON object with 'method' and 'args'")

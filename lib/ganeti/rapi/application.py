@@ -40,6 +40,8 @@ ANONYMOUS_BODY_BYTES: Final = 16 * 1024
 #: Largest body of a request which only reads, such as a filter with its largest number of
 #: conditions.
 READ_BODY_BYTES: Final = 2 << 20
+# Values in a body: a filter with its largest number of conditions has 80,000.
+_BODY_ITEMS: Final = 500_000
 # The length of an unknown path which an error repeats.
 _SHOWN: Final = 100
 _NAME: Final = re.compile(r"[\w._-]+", re.ASCII)
@@ -203,6 +205,7 @@ class RestApplication:
         raw: bytes,
     ) -> Response:
         try:
+            json.check_items(raw, _BODY_ITEMS)
             body = json.loads_strict(raw) if raw else None
         except errors.ParseError as err:
             raise Refused(400, f"cannot parse the body: {err}") from err

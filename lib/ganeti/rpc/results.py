@@ -23,6 +23,7 @@ from ganeti import RELEASE, errors
 from ganeti.http import client as http_client
 from ganeti.objects import codec
 from ganeti.platform import machine
+from ganeti.utils.text import brief
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json, neighbour
 from ganeti.wire.calls.base import Call, Failed
@@ -107,9 +108,10 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
             )
         return Result(node_name, failure=errors.NodeCallFailed(node_name, call.name, text))
     try:
+        json.check_items(outcome.body, json.MAX_ITEMS)
         answer = json.loads(outcome.body)
         if not (isinstance(answer, list) and len(answer) == 2 and isinstance(answer[0], bool)):
-            raise errors.ParseError(f"expected [ok, payload], not {answer!r:.200}")
+            raise errors.ParseError(f"expected [ok, payload], not {brief(answer, 200)}")
         ok, payload = answer
         if ok:
             return Result(

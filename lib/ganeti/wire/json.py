@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+#: Values in a message from another process, for :func:`check_items`: the largest have a million.
+MAX_ITEMS = 4_000_000
 #: Lists and objects inside each other which :func:`check_nesting` allows. Functions that call
 #: themselves for each level, here and in other programs, have a limit of some hundreds.
 MAX_NESTING = 100
@@ -112,6 +114,24 @@ def loads_strict(text: str | bytes) -> Any:
     :raises errors.ParseError: as for :func:`loads`, or an object has a key twice.
     """
     return _loads(_STRICT, text)
+
+
+def check_items(text: str | bytes, most: int) -> None:
+    """Refuse JSON text with too many values, before it is read.
+
+    A list takes 60 bytes of memory and three of the text, so the size of a text says little about
+    what it becomes.
+
+    :param most: number of commas and opening brackets, also inside of texts.
+    :raises errors.ParseError: there are more.
+    """
+    count = (
+        sum(text.count(mark) for mark in (b",", b"[", b"{"))
+        if isinstance(text, bytes)
+        else sum(text.count(mark) for mark in (",", "[", "{"))
+    )
+    if count > most:
+        raise errors.ParseError(f"it has more than {most} values")
 
 
 def share_texts(value: Any) -> None:

@@ -148,3 +148,9 @@ def test_an_answer_with_our_version_or_none_is_taken() -> None:
     for extra in ({}, {"version": protocol.VERSION}):
         answer = json.dumps({"success": True, "result": 5, **extra}).encode()
         assert protocol.parse_answer(answer) == 5
+
+
+def test_a_request_of_too_many_values_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol.json, "MAX_ITEMS", 1000)
+    with pytest.raises(errors.ParseError, match="more than 1000 values"):
+        protocol.parse_request(b'{"method": "M", "args": [' + b"[]," * 1000 + b"1]}")

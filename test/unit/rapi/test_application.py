@@ -630,3 +630,9 @@ def test_a_filter_of_many_names_is_not_too_large(rest: Rest) -> None:
     assert rest("PUT", "/2/query/instance", body)[0] == 200
     body["qfilter"] += names
     assert rest("PUT", "/2/query/instance", body)[0] == 413
+
+
+def test_a_body_of_too_many_values_is_not_read(rest: Rest) -> None:
+    body = b'{"qfilter": [' + b"[]," * 600_000 + b"[]]}"
+    status, found, _headers = rest("PUT", "/2/query/node", raw=body)
+    assert status == 400 and "more than 500000 values" in found["explain"]

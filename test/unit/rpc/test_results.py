@@ -95,6 +95,13 @@ def test_nonsense_is_a_failure(body):
     assert "cannot be decoded" in failure.message
 
 
+def test_an_answer_of_too_many_values_is_not_read(monkeypatch):
+    monkeypatch.setattr(results.json, "MAX_ITEMS", 1000)
+    failure = sort(client.Reply(200, b"[true, [" + b"[]," * 1000 + b"1]]", "")).failure
+    assert type(failure) is errors.NodeCallFailed
+    assert "more than 1000 values" in failure.message
+
+
 STATUS = b'[true, {"status": "active", "color": "red"}]'
 
 

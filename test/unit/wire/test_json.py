@@ -105,3 +105,11 @@ def test_the_name_of_a_file_which_is_not_utf_8_has_no_zero_character() -> None:
     json.check_no_zero(["/srv/\udcff", "\\u0000"])
     with pytest.raises(errors.ParseError, match="not valid Unicode"):
         json.check_texts(["/srv/\udcff"])
+
+
+def test_values_are_counted_before_they_are_read() -> None:
+    for text in ("[" + "[]," * 10 + "1]", '{"a": [1, 2], "b,[": {}}'):
+        for form in (text, text.encode()):
+            json.check_items(form, 21)
+            with pytest.raises(errors.ParseError, match="more than 3 values"):
+                json.check_items(form, 3)
