@@ -7,8 +7,12 @@ entry belongs to each new parser.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
+import os
+import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +37,8 @@ from ganeti.foreign import catalogue as foreign_catalogue
 from ganeti.foreign import export as foreign_export
 from ganeti.foreign import fetching as foreign_fetching
 from ganeti.foreign import images as foreign_images
-from ganeti.foreign import libvirt, ovf, proxmox
+from ganeti.foreign import libvirt, ova, ovf, proxmox
+from ganeti.foreign import reading as foreign_reading
 from ganeti.helpers import kvm_console
 from ganeti.htools import repair as htools_repair
 from ganeti.htools import units as htools_units
@@ -135,6 +140,25 @@ _XEN_RECORD = """{"name": "web", "uuid": "u", "hypervisor": "xen-pvm", "hvparams
 
 def _understand_password(value: str) -> None:
     passwords.matches(passwords.parse(value), "user\udc80", "word\ud800")
+
+
+def _archive(mode: str) -> bytes:
+    """Return an archive with a description and an image."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as opened:  # type: ignore[call-overload]
+        for name, content in (("a.ovf", data("ovf/virtualbox.ovf").encode()), ("a.vmdk", b"x")):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            opened.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def _unpack_archive(value: bytes) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        archive = f"{directory}/archive"
+        Path(archive).write_bytes(value)
+        os.mkdir(f"{directory}/unpacked")
+        ova.extract(archive, f"{directory}/unpacked", foreign_reading._largest_files)
 
 
 def _received(value: str) -> str:
@@ -388,6 +412,9 @@ TEXTS: dict[str, Parser] = {
     "appliance": Parser(ovf.parse_ovf, (data("ovf/ganeti.ovf"), data("ovf/virtualbox.ovf"))),
     "manifest of an appliance": Parser(ovf.parse_manifest, (data("ovf/ganeti.mf"),)),
     "export as a machine": Parser(foreign_export.parse_export, (data("ovf/config.ini"),)),
+    "data in an image": Parser(
+        foreign_images.parse_measure, ('{"required": 65536, "fully-allocated": 131072}',)
+    ),
     "image of a disk": Parser(
         foreign_images.parse_info,
         (
@@ -674,6 +701,10 @@ TEXTS |= {
 # -- bytes ---------------------------------------------------------------------------------------
 
 BYTES: dict[str, Parser] = {
+    # The name of a file may be too long.
+    "archive of an appliance": Parser(
+        _unpack_archive, (_archive("w"), _archive("w:gz"), _archive("w:xz")), (OSError,)
+    ),
     "command line": Parser(kvm.parse_command_line, (b"qemu\0-name\0web\0-pidfile\0/x\0",)),
     "DHCP": Parser(dhcp.parse_request, (b"\1\1\6\0" + bytes(232) + b"c\x82Sc5\x01\x01\xff",)),
     "history": Parser(
