@@ -579,7 +579,9 @@ def test_a_machine_of_libvirt_becomes_an_instance(cluster: Cluster, tmp_path: Pa
         ).ok()  # fmt: skip
     xml = str(DATA / "libvirt/web.xml")
     command = ("gnt-instance", "import", "--from=libvirt", "--disks-from", str(tmp_path))
-    shown = cluster.run(*command, "--dry-run", xml, "web8").ok().stdout
+    cluster.run(*command, "--dry-run", xml, "web8").failed("link='br0'", "nic/link")
+    accept = "--accept-from-description=nic/link,nic/mode"
+    shown = cluster.run(*command, "--dry-run", accept, xml, "web8").ok().stdout
     assert "memory 2048 MiB, virtual processors 4, disks 2" in shown and "hostdev" in shown
     assert ["web8"] not in cluster.rows("gnt-instance", "list", "-o", "name")
     cluster.run(*command, *FAKE, "-B", "memory=128M", "--no-nics", xml, "web8").ok()

@@ -43,7 +43,7 @@ OWN_QUERY = {
 }
 # Members of bodies which only our version has.
 OWN_MEMBERS = {
-    "/2/instances": {"explain"},
+    "/2/instances": {"accept_from_description", "explain"},
     _INSTANCE: {"unfinished_import"},
     f"{_INSTANCE}/modify": {"hypervisor"},
     "/2/networks/{network_name}/modify": {"conflicts_check"},
