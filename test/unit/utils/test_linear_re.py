@@ -212,7 +212,8 @@ def test_expressions_of_one_author_share_what_they_remember() -> None:
     for one in patterns:
         with contextlib.suppress(errors.ParameterError):
             one.search("".join(rnd.choice("ab") for _ in range(3000)))
-        assert budget.remembered <= linear_re._MAX_REMEMBERED + 500
+        # When the others have it all, each keeps no more than it needs at the moment.
+        assert budget.remembered <= linear_re._MAX_REMEMBERED + 5000
     assert budget.remembered == sum(one._remembered for one in patterns)
 
 
