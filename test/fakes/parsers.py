@@ -686,6 +686,7 @@ TEXTS |= {
     for name, function, good in (
         ("keys", value_types.parse_keyval, ("a=1,no_b,-c,d",)),
         ("named keys", value_types.parse_identkeyval, ("0:size=5,mode=rw", "no_a", "-b")),
+        ("lines", value_types.parse_keyval_lines, ("# c\na=1\n\nb=c=d\r\n",)),
         ("sections", value_types.parse_multi_list_ident_keyval, ("min:a=1/max:a=2//std:b",)),
         ("list", value_types.parse_list, ("a,b\\,c",)),
         ("truth", value_types.parse_bool, ("yes", "False")),

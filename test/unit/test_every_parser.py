@@ -213,6 +213,7 @@ ELSEWHERE = {
     "burnin/options.py:parse": "likewise",
     "client/htools/options.py:parse": "likewise",
     "helpers/import_export.py:parse_options": "likewise",
+    "helpers/kvm_incoming.py:parse_options": "likewise",
     "helpers/xen_transfer.py:parse_options": "likewise",
     "tools/move_instance.py:parse_options": "likewise",
     "confd/protocol.py:_parse": "unit/confd/test_random_datagrams.py",
@@ -220,6 +221,7 @@ ELSEWHERE = {
     "confd/protocol.py:unpack": "unit/confd/test_random_datagrams.py",
     "confd/protocol.py:unpack_reply": "unit/confd/test_random_datagrams.py",
     "objects/address_pool.py:_parsed": "unit/objects/test_address_pool.py",
+    "cli/value_types.py:parse_keyval_file": "its lines are parse_keyval_lines",
     "objects/codec.py:_Value.decode": "it makes code, from annotations",
     "wire/calls/base.py:Encoding.decode": "abstract",
 }

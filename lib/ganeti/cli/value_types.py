@@ -88,11 +88,9 @@ def parse_keyval_file(path: str) -> KeyVal:
     """Read parameters from a file; ``-`` means standard input.
 
     Unlike the arguments of a command, which each user of the machine sees in the list of
-    processes, a file can be private. Each line has ``NAME=VALUE``; the value is everything after
-    the first equals sign. Empty lines and lines which begin with ``#`` mean nothing.
+    processes, a file can be private.
 
-    :raises ParameterError: the file cannot be read, or a line has another form, a name twice or a
-        zero character. The message does not show the line, which may be a secret.
+    :raises ParameterError: the file cannot be read, or :func:`parse_keyval_lines` refuses it.
     """
     import sys
 
@@ -102,16 +100,31 @@ def parse_keyval_file(path: str) -> KeyVal:
         content = sys.stdin.read() if path == "-" else fs.read_file(path)
     except (OSError, ValueError) as err:
         raise errors.ParameterError(f"cannot read '{path}': {err}") from err
+    try:
+        return parse_keyval_lines(content.removeprefix(fs.BYTE_ORDER_MARK))
+    except errors.ParameterError as err:
+        raise errors.ParameterError(f"'{path}', {err}") from err
+
+
+def parse_keyval_lines(content: str) -> KeyVal:
+    """Read lines of the form ``NAME=VALUE``.
+
+    The value is everything after the first equals sign. Empty lines and lines which begin with
+    ``#`` mean nothing.
+
+    :raises ParameterError: a line has another form, a name twice or a zero character. The message
+        does not show the line, which may be a secret.
+    """
     found: KeyVal = {}
-    for number, line in enumerate(content.removeprefix(fs.BYTE_ORDER_MARK).split("\n"), 1):
+    for number, line in enumerate(content.split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
         name, sign, value = line.rstrip("\r").partition("=")
         name = name.strip()
         if not sign or not name or "\0" in line:
-            raise errors.ParameterError(f"line {number} of '{path}' is not NAME=VALUE")
+            raise errors.ParameterError(f"line {number}: this is not NAME=VALUE")
         if name in found:
-            raise errors.ParameterError(f"'{path}' has the name '{name:.100}' twice")
+            raise errors.ParameterError(f"line {number}: the name '{name:.100}' is there twice")
         found[name] = value
     return found
 

@@ -239,10 +239,10 @@ def test_parameters_from_a_file(
 @pytest.mark.parametrize(
     ("content", "fragment"),
     [
-        ("a=1\nxyzzy\n", "line 2 of '{path}' is not NAME=VALUE"),
-        ("=xyzzy", "line 1 of '{path}' is not NAME=VALUE"),
-        ("a=xyzzy\0", "line 1 of '{path}' is not NAME=VALUE"),
-        ("a=1\na=xyzzy", "'{path}' has the name 'a' twice"),
+        ("a=1\nxyzzy\n", "'{path}', line 2: this is not NAME=VALUE"),
+        ("=xyzzy", "'{path}', line 1: this is not NAME=VALUE"),
+        ("a=xyzzy\0", "'{path}', line 1: this is not NAME=VALUE"),
+        ("a=1\na=xyzzy", "'{path}', line 2: the name 'a' is there twice"),
     ],
 )
 def test_a_file_which_has_no_parameters(tmp_path: Path, content: str, fragment: str) -> None:
