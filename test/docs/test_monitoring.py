@@ -22,7 +22,8 @@ def declared() -> set[str]:
     """The names in the source, and those of their samples."""
     found = set()
     for file in ("lib/ganeti/mond", "lib/ganeti/master", "lib/ganeti/jqueue", "lib/ganeti/rpc",
-                 "lib/ganeti/locking", "lib/ganeti/config", "lib/ganeti/http"):  # fmt: skip
+                 "lib/ganeti/locking", "lib/ganeti/config", "lib/ganeti/http",
+                 "lib/ganeti/jobexec"):  # fmt: skip
         for path in (TOP / file).rglob("*.py"):
             text = path.read_text()
             found.update(re.findall(r'"(ganeti_(?:node|cluster|master)_[a-z_]+)"', text))
@@ -144,6 +145,12 @@ ALERTS = {
     ),
     "GanetiCommitsFail": Alert(
         {"ganeti_master_config_commits_failed_total": "0x10 1x10"}, 10, 12, {}
+    ),
+    "GanetiQueuePaused": Alert(
+        {f'ganeti_master_queue{{state="paused",{_NODE}}}': "0x5 1x20"},
+        6,
+        9,
+        {"state": "paused", "instance": "node1:1815"},
     ),
     "GanetiNodesLagging": Alert(
         {'ganeti_cluster_nodes_lagging{file="configuration"}': "0x5 1x60"},

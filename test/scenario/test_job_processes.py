@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -244,6 +245,55 @@ def test_a_killed_fork_server_costs_no_job(lab: Lab) -> None:
         for job in jobs:
             lab.cluster.run("gnt-job", "wait", job).ok()
             assert lab.status(job) == "success", lab.result(job)
+    assert lab.status(running) == "running"
+    lab.kill(running)
+
+
+def test_jobs_wait_while_no_process_can_be_made(lab: Lab) -> None:
+    """The fork server lacks descriptors; nothing of that is an error of a job."""
+    wait_until(lambda: lab.fork_server() is not None, "there is a fork server")
+    server = lab.fork_server()
+    assert server is not None
+    before = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (3, before[1]))
+    lab.end_spare()
+    jobs = [lab.submit("gnt-debug", "delay", "0") for _ in range(4)]
+    info = ("gnt-cluster", "queue", "info")
+    wait_until(lambda: "Too many open files" in lab.cluster.run(*info).ok().stdout, "it pauses")
+    assert [lab.status(job) for job in jobs] == ["queued"] * 4
+    reason = "Jobs cannot be executed, and wait: cannot make a process"
+    assert reason in lab.cluster.run(*info).ok().stdout
+    assert "pauses: cannot make a process" in lab.cluster.run("gnt-cluster", "info").ok().stdout
+    explained = lab.cluster.run("gnt-job", "explain", jobs[-1]).ok().stdout
+    assert "jobs cannot be executed: cannot make a process" in explained
+    watcher = lab.cluster.on(lab.cluster.master, "ganeti-watcher", "--ignore-pause")
+    assert watcher.exit_code == 1
+    resource.prlimit(server, resource.RLIMIT_NOFILE, before)
+    for job in jobs:
+        lab.cluster.run("gnt-job", "wait", job).ok()
+        assert lab.status(job) == "success", lab.result(job)
+    assert "Jobs cannot" not in lab.cluster.run(*info).ok().stdout
+
+
+def test_a_process_which_has_no_space_in_run_costs_no_job(lab: Lab) -> None:
+    """As when the file system of /run is full."""
+    livelocks = lab.cluster.path(lab.cluster.master, "var/run/ganeti/livelocks")
+    running = lab.delay("600")
+    away = livelocks.with_name("away")
+    livelocks.rename(away)
+    try:
+        jobs = [lab.submit("gnt-debug", "delay", "0") for _ in range(3)]
+        info = ("gnt-cluster", "queue", "info")
+        wait_until(
+            lambda: "a process cannot execute the job" in lab.cluster.run(*info).ok().stdout,
+            "the queue pauses",
+        )
+        assert [lab.status(job) for job in jobs] == ["queued"] * 3
+    finally:
+        away.rename(livelocks)
+    for job in jobs:
+        lab.cluster.run("gnt-job", "wait", job).ok()
+        assert lab.status(job) == "success", lab.result(job)
     assert lab.status(running) == "running"
     lab.kill(running)
 

@@ -78,8 +78,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hypervisor": (("base", "console_log"), ("net",), ("fake", "kvm")),
     "jqueue": (
-        ("job", "dependencies", "filters", "worker", "rate_meter", "catch_up", "outbox"),
-        ("commit", "subscriptions", "explain", "table"),
+        (
+            "job", "dependencies", "filters", "pause", "rate_meter", "catch_up", "outbox",
+        ),
+        ("commit", "subscriptions", "explain", "table", "worker"),
         ("replication",),
         ("publisher",),
         ("callbacks",),
@@ -457,8 +459,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "utils": (
         (
             "clock", "compress", "digits", "effort", "free_space", "fs", "inotify", "lazy",
-            "memory", "metrics", "net", "notify", "process", "records", "retry", "states",
-            "suggest", "text", "trace_names", "undo", "x509",
+            "memory", "metrics", "net", "notify", "process", "records", "retry", "shortage",
+            "states", "suggest", "text", "trace_names", "undo", "x509",
         ),
         ("filelock", "linear_re", "log", "otlp", "peers", "receipt", "shared_dir", "ssh"),
         ("daemonize", "tracing"),

@@ -101,6 +101,14 @@ def connect() -> luxi.Client:
     return luxi.Client(connect_timeout_s=_CONNECT_TIMEOUT_S)
 
 
+def pause_text(reason: str) -> str:
+    """Return a sentence which says that the job queue pauses.
+
+    :param reason: the value ``queue_pause`` of ``QueryConfigValues``.
+    """
+    return f"Jobs cannot be executed, and wait: {reason}. They go on when the cause is gone."
+
+
 def common_params(values: Values) -> dict[str, Any]:
     """Return the opcode parameters which every command can set, from its options."""
     return {

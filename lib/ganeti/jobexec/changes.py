@@ -37,7 +37,8 @@ class SharedNumber:
         fd = fs.open_or_create(path, os.O_RDWR)
         try:
             if os.fstat(fd).st_size < _SIZE:
-                os.truncate(fd, _SIZE)
+                # With its page: a write to one for which there is no space ends the process.
+                os.posix_fallocate(fd, 0, _SIZE)
             self._memory = mmap.mmap(fd, _SIZE)
         finally:
             os.close(fd)

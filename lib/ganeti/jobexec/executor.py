@@ -13,6 +13,7 @@ while that is locked, the process with the number in the job file is alive.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import secrets
@@ -50,6 +51,10 @@ _END_S: Final = 10.0
 REST_S: Final = 30.0
 # Number of jobs after which a process ends, because memory which was not released belongs to it.
 _MOST_JOBS: Final = 200
+# Seconds before the next attempt when this process lacks descriptors or threads for connections.
+_AGAIN_S: Final = 0.2
+# The socket was shut down, or closed.
+_NOT_LISTENING: Final = (errno.EBADF, errno.EINVAL)
 _PEER: Final = struct.Struct("3i")
 
 
@@ -240,7 +245,14 @@ class ProcessExecutor:
     def _add(self, handle: ProcessHandle) -> ProcessHandle:
         with self._lock:
             self._handles[handle.token] = handle
-        self._poll.register(handle.pidfd, select.EPOLLIN)
+        try:
+            self._poll.register(handle.pidfd, select.EPOLLIN)
+        except OSError as err:
+            # Nobody would learn of its end.
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle.pidfd, signal.SIGKILL)
+            self.forget(handle)
+            raise NotBegun(f"cannot watch the process of the job: {err}") from err
         return handle
 
     def adopt(self, running: Sequence[jobs.QueuedJob]) -> Adopted:
@@ -373,12 +385,24 @@ class ProcessExecutor:
             try:
                 sock, _address = self._socket.accept()
             except OSError as err:
-                _log.error("cannot accept connections of job processes: %s", err)
-                return
+                if self._socket.fileno() < 0 or err.errno in _NOT_LISTENING:
+                    _log.info("connections of job processes are not accepted any more: %s", err)
+                    return
+                # The connection waits, and the process with it.
+                _log.error("cannot accept a connection of a job process yet: %s", err)
+                time.sleep(_AGAIN_S)
+                continue
+            channel = Channel(sock)
             # Each in a thread, because one which sends nothing must not keep the others waiting.
-            threading.Thread(
-                target=self._greet, args=(Channel(sock),), name="job-greeting", daemon=True
-            ).start()
+            try:
+                threading.Thread(
+                    target=self._greet, args=(channel,), name="job-greeting", daemon=True
+                ).start()
+            except RuntimeError as err:
+                _log.error("cannot serve the connection of a job process yet: %s", err)
+                # The process connects again.
+                channel.close()
+                time.sleep(_AGAIN_S)
 
     def _greet(self, channel: Channel) -> None:
         """Give a new connection to the handle of its process, or tell the process to end."""

@@ -36,6 +36,8 @@ RETRY_S: Final = 0.1
 # its greeting.
 _CHECK_S: Final = 2.0
 _POLL_S: Final = 1.0
+# Seconds within which the master daemon takes the message that this process cannot do anything.
+_TELL_S: Final = 10.0
 
 EXIT_ENDED: Final = 0
 EXIT_FENCED: Final = 11
@@ -62,17 +64,38 @@ class Link:
         self.loaded = 0
         self.on_welcome: Callable[[], None] = lambda: None
 
-    def serve(self, job_id: int, token: str, livelock_path: str) -> None:
-        """Begin with a job; connect, if this process is not connected.
+    def begin(self, job_id: int, token: str) -> None:
+        """Note that this process has a job, and no opcode of it yet."""
+        self._job_id = job_id
+        self._token = token
+        self.running = None
+
+    def serve(self, livelock_path: str) -> None:
+        """Begin with the job; connect, if this process is not connected.
 
         :param livelock_path: of this process, for this job.
         """
-        self._job_id = job_id
-        self._token = token
         self._livelock_path = livelock_path
-        self.running = None
         if self._channel is None:
             self.connect()
+
+    def tell_unable(self, why: str) -> None:
+        """Tell the master daemon that this process cannot execute its job; it ends afterwards.
+
+        Nothing is sent without a job, after the first opcode has arrived, or when the master daemon
+        cannot be reached.
+        """
+        if not self._token or self.running is not None:
+            return
+        message = {"job": self._job_id, "token": self._token, "running": None, "unable": why}
+        try:
+            if self._channel is None:
+                self._channel = Channel(net.unix_connect(self._address))
+            self._channel.send(message)
+            # The end of this process shall not be noticed before the reason.
+            self._channel.receive(_TELL_S)
+        except (OSError, ChannelClosed, ChannelTimeout, errors.ParseError) as err:
+            _log.warning("job %d: the master daemon does not know why: %s", self._job_id, err)
 
     # -- connecting ---------------------------------------------------------------------------
 

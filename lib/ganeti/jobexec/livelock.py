@@ -17,6 +17,7 @@ Source: Ganeti daemons design, *Job death detection*, *WConfD details*.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 from typing import Any, Final, NamedTuple
@@ -24,14 +25,21 @@ from typing import Any, Final, NamedTuple
 from ganeti import RELEASE, errors
 from ganeti.jobexec import messages
 from ganeti.locking import Level, LockId
-from ganeti.utils import filelock, fs
+from ganeti.utils import filelock, fs, retry, shortage
 from ganeti.wire import json
+
+_log = logging.getLogger(__name__)
 
 _PREFIX: Final = "job_"
 _RECORD: Final = ".held"
 _NAME: Final = re.compile(r"job_(\d+)_([0-9a-f]{16})")
 # A process which looks whether the file is locked holds it for a moment.
 _LOCK_WAIT_S: Final = 10.0
+#: Seconds for which a job waits when there is no space for its record: a full directory is no fault
+#: of it, and it is in the middle of something.
+PATIENCE_S: Final = 300.0
+# As in ganeti.utils.retry.
+_WRITE_PAUSES: Final = (0.1, 1.5, 5.0)
 
 #: A reserved value: kind, value, execution.
 Reservation = tuple[str, Any, str]
@@ -111,10 +119,12 @@ class Record:
     """The record of this process; see the text of the module.
 
     :param path: the livelock.
+    :ivar wait_s: seconds for which a change waits when there is no space for the record.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path + _RECORD
+        self.wait_s = 0.0
         self._locks: dict[LockId, str] = {}
         self._reservations: list[Reservation] = []
 
@@ -152,7 +162,23 @@ class Record:
                 "reservations": [list(one) for one in self._reservations],
             }
         )
-        fs.write_file(self._path, text, mode=0o600, sync=False)
+
+        def attempt() -> None:
+            try:
+                fs.write_file(self._path, text, mode=0o600, sync=False)
+            except OSError as err:
+                if not shortage.described(err):
+                    raise
+                if not refused:
+                    _log.error("the job waits: cannot write %s: %s", self._path, err)
+                refused.append(err)
+                raise retry.Again(self._path) from err
+
+        refused: list[OSError] = []
+        try:
+            retry.until(attempt, timeout_s=self.wait_s, delay=_WRITE_PAUSES)
+        except errors.RetryTimeout:
+            raise refused[-1] from None
 
 
 def parse_record(text: str) -> Held:

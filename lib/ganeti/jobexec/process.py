@@ -32,7 +32,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 from ganeti.rpc import open_client
 from ganeti.rpc.runner import Transport
-from ganeti.utils import log, metrics, tracing
+from ganeti.utils import log, metrics, shortage, tracing
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
@@ -95,13 +95,14 @@ class JobProcess:
         trust: Trust,
         page: changes.SharedNumber,
         data: ConfigData | None,
+        link: Link,
     ) -> None:
         self._here = here
         self._client = client
         self._trust = trust
         self._page = page
         self._data = data
-        self._link = Link(here.address)
+        self._link = link
 
     def serve(self, job_id: int, token: str) -> NoReturn:
         """Execute one job after the other.
@@ -113,9 +114,10 @@ class JobProcess:
         """
         self._link.watch_role()
         while True:
+            self._link.begin(job_id, token)
             path = livelock.path_of(self._here.livelock_dir, job_id, token)
             with livelock.take(self._here.livelock_dir, job_id, token):
-                self._link.serve(job_id, token, path)
+                self._link.serve(path)
                 self._run(Owner(job_id, f"job-{job_id}", path), token)
                 livelock.forget(path)
             _show("gnt-job-idle")
@@ -144,9 +146,16 @@ class JobProcess:
             )
         )
 
-        def work(op: OpCode) -> object:
+        def work(held: methods.Held, op: OpCode) -> object:
+            # An opcode which has not begun is tried again later, so it need not wait.
+            record.wait_s = 0.0
+            locks.begin(held)
             return processor.execute(op, callbacks)
 
+        def begun() -> None:
+            record.wait_s = livelock.PATIENCE_S
+
+        callbacks.on_start = begun
         # What this process inherited was measured by others.
         metrics.take()
         result = None
@@ -161,9 +170,9 @@ class JobProcess:
                 log.reopen()
             self._link.running = int(task["index"])
             callbacks.begin()
-            locks.begin(methods.HELD.decode(task["held"]))
+            held = methods.HELD.decode(task["held"])
             with tracing.span("job process", parent=str(task["trace"])):
-                result = execute(owner.job_id or 0, work, task["op"])
+                result = execute(owner.job_id or 0, partial(work, held), task["op"])
             result["measured"] = metrics.take()
         tracing.flush()
         woken.close()
@@ -184,7 +193,9 @@ def execute(job_id: int, work: Callable[[OpCode], Any], given: Mapping[str, Any]
         return {"failed": messages.pack_error(err)}
     except Exception as err:  # noqa: BLE001 -- the entry point of a job step
         _log.exception("job %d: internal error", job_id)
-        return {"internal": f"{type(err).__name__}: {err}"}
+        # The opcode is tried again if it has not begun: until then, it uses no files of its own.
+        lacking = shortage.described(err) or (str(err) if isinstance(err, OSError) else "")
+        return {"internal": f"{type(err).__name__}: {err}", "lacking": lacking}
     return {"result": result}
 
 
@@ -210,17 +221,29 @@ def main(here: Surroundings, orders: socket.socket, data: ConfigData | None) -> 
 
     :param orders: the connection to the fork server, over which the job arrives.
     """
+    link = Link(here.address)
     try:
-        # Looked at before the client reads them.
-        trust = Trust(here.certificates)
-        client, page = here.open_client(), changes.SharedNumber(here.page)
+        problem, ready = None, None
+        try:
+            # Looked at before the client reads them.
+            trust = Trust(here.certificates)
+            ready = JobProcess(
+                here, here.open_client(), trust, changes.SharedNumber(here.page), data, link
+            )
+        except Exception as err:  # noqa: BLE001 -- sent when there is a job
+            problem = err
         try:
             job_id, token = messages.Channel(orders).receive()
         except messages.ChannelClosed:
             os._exit(EXIT_ENDED)  # The master daemon has ended, and this process has no job.
         orders.close()
-        JobProcess(here, client, trust, page, data).serve(job_id, token)
-    except BaseException:  # noqa: BLE001 -- the main function of a process
+        link.begin(job_id, token)
+        if ready is None:
+            assert problem is not None
+            raise problem
+        ready.serve(job_id, token)
+    except BaseException as err:  # noqa: BLE001 -- the main function of a process
         _log.critical("the process of a job ends by an internal error", exc_info=True)
+        link.tell_unable(f"{type(err).__name__}: {err}")
         logging.shutdown()
         os._exit(1)

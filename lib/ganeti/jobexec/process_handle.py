@@ -27,7 +27,7 @@ from ganeti.jobexec.messages import Channel, ChannelClosed
 from ganeti.jobexec.requests import ProcessGone, Requests, log_of
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping
-from ganeti.jqueue.execution import JobDetached
+from ganeti.jqueue.execution import JobDetached, NotBegun
 from ganeti.locking import EXCLUSIVE, Level, Owner
 from ganeti.utils import metrics, states, tracing
 
@@ -35,6 +35,10 @@ _log = logging.getLogger(__name__)
 
 # Seconds after which the log says that a killed process does not end.
 _END_S: Final = 10.0
+
+
+class _CannotServe(ProcessGone):
+    """The process says that it cannot execute the job, and why."""
 
 
 class Processes(Protocol):
@@ -210,7 +214,9 @@ class ProcessHandle:
         """Let the process execute an opcode; return its result.
 
         :raises JobDetached: the master daemon ends, and the process continues.
-        :raises OpExecError: the process was killed, or has ended by itself.
+        :raises NotBegun: the process has ended by itself, or could do nothing, before the opcode
+            had begun.
+        :raises OpExecError: the process was killed, or has ended by itself later.
         :raises GenericError: the error with which the opcode failed.
         """
         with self._changed:
@@ -233,14 +239,14 @@ class ProcessHandle:
                     if not sent:
                         self._send_opcode(op, index, channel, requests)
                         sent = True
-                    return self._judge(requests.serve(), requests.stopped)
+                    return self._judge(op, requests.serve(), requests.stopped)
                 except ChannelClosed:
                     self._check_alive()
                     # It connects again when only the connection has ended.
                     time.sleep(link.RETRY_S)
         except ProcessGone as err:
             self._signal()
-            raise self._end_of_process(op, callbacks, str(err)) from err
+            raise self._end_of_process(op, callbacks, err) from err
         finally:
             with self._changed:
                 self._op = self.callbacks = None
@@ -289,17 +295,25 @@ class ProcessHandle:
                 self._channel.close()
             (self._channel, greeting), self._waiting = self._waiting, None
             channel = self._channel
+        if "unable" in greeting:
+            raise _CannotServe(str(greeting["unable"]))
         if greeting.get("running") != running:
             raise ProcessGone("it does not execute the opcode which the queue has")
         channel.send(self._executor.welcome())
         return channel
 
-    def _judge(self, message: dict[str, Any], stopped: errors.JobCanceled | None) -> Any:
+    def _judge(
+        self, op: jobs.QueuedOpCode, message: dict[str, Any], stopped: errors.JobCanceled | None
+    ) -> Any:
         """Return the result of an opcode from the last message of the process, or raise its error.
 
         :param stopped: the error with which the queue stopped it.
         """
         metrics.merge(message.get("measured", ()))
+        if "unable" in message:
+            raise _CannotServe(str(message["unable"]))
+        if message.get("lacking") and op.state.exec is None:
+            raise NotBegun(f"process {self.process_id} of the job: {message['lacking']}")
         if "result" in message:
             return message["result"]
         if "failed" in message:
@@ -312,7 +326,7 @@ class ProcessHandle:
         )
 
     def _end_of_process(
-        self, op: jobs.QueuedOpCode, callbacks: Callbacks, why: str
+        self, op: jobs.QueuedOpCode, callbacks: Callbacks, why: ProcessGone
     ) -> errors.GenericError:
         """Release what the dead process held; return the error of its opcode."""
         begun = op.state.exec is not None
@@ -326,7 +340,9 @@ class ProcessHandle:
         if not begun:
             if self._kill_reason:
                 return errors.JobCanceled(f"{text} before it had changed anything")
-            return errors.OpExecError(f"{text}. It had not changed anything yet.")
+            if isinstance(why, _CannotServe):
+                return NotBegun(f"a process cannot execute the job: {why}")
+            return NotBegun(text, ended=True)
         text = f"{text}. What it had done was not undone: {advice}."
         callbacks.feedback(job_const.LOG_MESSAGE, f"error: {text}")
         return errors.OpExecError(text)

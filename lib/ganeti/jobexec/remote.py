@@ -34,7 +34,10 @@ _OFFER: Final = 64
 
 
 class RemoteCallbacks:
-    """The job queue, as the running opcode sees it (:class:`ganeti.cmdlib.base.OpCallbacks`)."""
+    """The job queue, as the running opcode sees it (:class:`ganeti.cmdlib.base.OpCallbacks`).
+
+    :ivar on_start: called when the opcode has begun its work.
+    """
 
     def __init__(self, link: Link, owner: Owner, woken: Callable[[], bool]) -> None:
         """:param woken: whether the job may have to stop, so that the queue has to be asked."""
@@ -43,6 +46,7 @@ class RemoteCallbacks:
         self._owner = owner
         self._woken = woken
         self._said: list[tuple[str, Any]] = []
+        self.on_start: Callable[[], None] = lambda: None
         link.on_welcome = self.repeat
 
     @property
@@ -60,6 +64,7 @@ class RemoteCallbacks:
         :raises JobCanceled: the job was canceled before.
         """
         self._queue.notify_start()
+        self.on_start()
 
     def feedback(self, *args: Any) -> None:
         """Add a log entry: ``(message)`` or ``(type, message)``.

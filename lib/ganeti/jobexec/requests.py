@@ -68,6 +68,7 @@ class Requests:
     ) -> None:
         context = master.context
         self._channel = channel
+        self._reached = callbacks.reached
         self._release = functools.partial(context.locks.release, callbacks.owner)
         self._job = _Job(callbacks, logged)
         self._locks = _Locks(context.locks, callbacks, check_alive, self._job.check_cancel)
@@ -110,9 +111,14 @@ class Requests:
         :raises ChannelClosed: the process has ended, or has lost the connection.
         :raises ProcessGone: the same, while it waited for a lock or in a transaction.
         """
+        working = False
         try:
             while True:
                 message = self._receive()
+                if not working and ("ask" in message or "tell" in message):
+                    # Now it has space for its files, too.
+                    working = True
+                    self._reached()
                 if "ask" in message:
                     self._answer(message["ask"], message["args"])
                 elif "tell" in message:

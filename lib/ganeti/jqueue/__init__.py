@@ -7,6 +7,7 @@ The modules, from the bottom:
 :mod:`.dependencies`  whether the jobs on which an opcode depends have ended as wanted
 :mod:`.filters`       which jobs the filter rules reject or keep back
 :mod:`.rate_meter`    counts the events of the last minute
+:mod:`.pause`         the pause of the queue when jobs cannot be executed
 :mod:`.worker`        the pool of threads which execute jobs
 :mod:`.commit`        writes changes of jobs, many jobs at a time
 :mod:`.outbox`        what a candidate lacks, cut into messages

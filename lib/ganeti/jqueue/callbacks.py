@@ -48,8 +48,10 @@ class Callbacks:
 
     :param job: the job; `op` is its opcode.
     :param submit: submits the jobs for which the opcode asks.
+    :param reached: called when the opcode is being worked on, and when it has begun.
     :param pause: waits some seconds.
     :ivar owner: the owner of the locks which the opcode takes: its job.
+    :ivar reached: to be called when a process of the job works on the opcode.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Callbacks:
         op: jobs.QueuedOpCode,
         submit: Submit,
         *,
+        reached: Callable[[], None] = lambda: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._table = table
@@ -69,6 +72,7 @@ class Callbacks:
         self._job = job
         self._op = op
         self._submit = submit
+        self.reached = reached
         self._pause = pause
         self._owner = table.owner(job.id)
         self._begun = False
@@ -98,6 +102,7 @@ class Callbacks:
             if not again:
                 self.check_cancel()
                 op.move(jobs.RUNNING, exec=self._table.now())
+        self.reached()
         for attempt in range(_START_ATTEMPTS):
             shortfall = self._publish_start()
             if not shortfall:

@@ -26,7 +26,13 @@ class NotBegun(errors.OpExecError):
     """An opcode has not begun, and that is no fault of it, so another attempt may succeed.
 
     No process could be made, or it ended before the opcode ran.
+
+    :ivar ended: the process was there, and has ended without a reason of its own.
     """
+
+    def __init__(self, reason: str, *, ended: bool = False) -> None:
+        super().__init__(reason)
+        self.ended = ended
 
 
 class JobDetached(Exception):  # noqa: N818  it is not a failure of the job

@@ -17,6 +17,7 @@ Answers are made of plain values for the wire. A *reason* has a ``kind``, a ``te
 ``worker``      ``position`` in line (from 1), ``limit`` of jobs that run at once
 ``cancel``      the job was canceled and has not come to a point where it can stop
 ``disk``        its last change has not been written for a while, so it is not published
+``pause``       jobs cannot be executed on this node; the text has the reason
 ``ending``      the master daemon ends; the job goes on when it is back
 ``starting``    nothing stops the job, it is about to go on
 =============== ==================================================================================
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from ganeti.constants import job as const
 from ganeti.jqueue.filters import FilterVerdict, describe_rule
+from ganeti.jqueue.pause import Paused
 from ganeti.jqueue.rate_meter import RateMeter
 from ganeti.locking import LockWait, Owner
 
@@ -41,6 +43,7 @@ FILTER = "filter"
 WORKER = "worker"
 CANCEL = "cancel"
 DISK = "disk"
+PAUSE = "pause"
 ENDING = "ending"
 STARTING = "starting"
 
@@ -145,6 +148,8 @@ class QueueReport(TypedDict):
     ended_per_s: float
     drained: bool
     ending: bool
+    paused: str
+    paused_since: float | None
 
 
 class JobFacts(NamedTuple):
@@ -180,6 +185,7 @@ class QueueFacts(NamedTuple):
     :ivar unfinished: number of jobs that have not ended.
     :ivar ended: number of jobs that ended in the last minute.
     :ivar now: time of these facts, in seconds since the epoch.
+    :ivar paused: why jobs are not taken up; None when they are.
     """
 
     line: tuple[int, ...] = ()
@@ -190,6 +196,7 @@ class QueueFacts(NamedTuple):
     unfinished: int = 0
     ended: int = 0
     now: float = 0.0
+    paused: Paused | None = None
 
 
 class ExplainContext(NamedTuple):
@@ -246,6 +253,8 @@ def explain_queue(queue: QueueFacts) -> QueueReport:
         "ended_per_s": queue.ended / RateMeter.SPAN_S,
         "drained": queue.drained,
         "ending": queue.ending,
+        "paused": "" if queue.paused is None else queue.paused.reason,
+        "paused_since": None if queue.paused is None else queue.paused.since,
     }
 
 
@@ -308,6 +317,8 @@ def _queued(context: ExplainContext, job: JobFacts) -> list[Reason]:
                     states=list(wanted),
                 )
             )
+    if not found and context.queue.paused is not None and job.id in context.queue.line:
+        found.append(_reason(PAUSE, f"jobs cannot be executed: {context.queue.paused.reason}"))
     if not found:
         found.append(_in_line(context.queue, job.id))
     return found

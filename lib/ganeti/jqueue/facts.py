@@ -65,6 +65,7 @@ def queue_facts(queue: JobQueue) -> QueueFacts:
             table.unfinished,
             scheduler.meter.total(now[0]),
             clock.merge(now),
+            scheduler.paused(),
         )
 
 

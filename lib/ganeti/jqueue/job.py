@@ -41,7 +41,8 @@ LEGAL_MOVES: dict[str, frozenset[str]] = {
     # An opcode ends from "queued" when an earlier one failed, a dependency did not end as wanted,
     # or the job was canceled in time.
     QUEUED: frozenset((WAITING, CANCELED, ERROR)),
-    # Back to "queued" when the daemon ends before the job has got its locks.
+    # Back to "queued" when the daemon ends before the job has got its locks, or when the job could
+    # not begin for a reason outside of it.
     WAITING: frozenset((QUEUED, RUNNING, CANCELING, CANCELED, ERROR)),
     RUNNING: frozenset((CANCELING, CANCELED, SUCCESS, ERROR)),
     # "success": a running opcode was finished before it came to a point where it could stop.

@@ -36,6 +36,7 @@ from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Committer
 from ganeti.jqueue.execution import Execution
 from ganeti.jqueue.operations import CHUNK, Done, JobOperations, result_of
+from ganeti.jqueue.pause import Paused
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.replication import Candidates, Replicator
 from ganeti.jqueue.restore import Restorer
@@ -136,6 +137,7 @@ class JobQueue:
         adopted, ended = ({}, {}) if executor is None else executor.adopt(running)
         self._execution.interrupted([job for job in running if job.id not in adopted])
         self.committer.start()
+        self.scheduler.pool.start()
         if self._store.taken_over:
             self.table.skip_ids()
             with self.table.lock:
@@ -417,6 +419,11 @@ class JobQueue:
         self.scheduler.pool.set_limit(limit)
 
     # -- queries ---------------------------------------------------------------------------------
+
+    def paused(self) -> Paused | None:
+        """Return why no jobs are taken up, although some wait; None when nothing is wrong."""
+        with self.table.lock:
+            return self.scheduler.paused()
 
     def query(
         self,

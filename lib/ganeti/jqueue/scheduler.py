@@ -23,17 +23,20 @@ from ganeti.jqueue import dependencies, job_trace
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping, Submit
 from ganeti.jqueue.commit import Committer, Waiter
-from ganeti.jqueue.execution import Execution, JobDetached, OwnProcess, Process
+from ganeti.jqueue.execution import Execution, JobDetached, NotBegun, OwnProcess, Process
 from ganeti.jqueue.filters import NO_RULE, FilterGate, FilterVerdict, rejection
+from ganeti.jqueue.pause import Paused, QueuePause
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.rate_meter import RateMeter
 from ganeti.jqueue.table import JobTable
 from ganeti.jqueue.worker import WorkerPool
 from ganeti.objects import FilterRule
-from ganeti.utils import metrics
+from ganeti.utils import clock, metrics, shortage
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
+
+_EARLIER_FAILED = "an earlier opcode of this job failed"
 
 _OPCODES = metrics.Counter(
     "ganeti_master_opcodes", "Opcodes which have ended, by their result", ("opcode", "status")
@@ -55,6 +58,7 @@ class Scheduler:
     :ivar gate: which jobs the filter rules keep back.
     :ivar pool: the worker threads, and the jobs in line for them.
     :ivar meter: how many jobs ended in the last minute.
+    :ivar pause: why no job is taken up.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Scheduler:
         self.waits = dependencies.DependencyWaits()
         self.gate = FilterGate(filters)
         self.meter = RateMeter()
+        self.pause = QueuePause(lambda: clock.merge(table.now()))
         self.pool = WorkerPool(self._run_job, execution.max_running, fatal)
 
     # -- may a job start? ------------------------------------------------------------------------
@@ -93,7 +98,7 @@ class Scheduler:
             return
         try:
             if self._may_start(job, op) is not None:
-                self.pool.add(job.id, job.priority)
+                self.pool.add(job.id, job.priority, self.pause.tries(job.id))
         except Exception as err:  # noqa: BLE001 -- the entry point of a job step
             self._give_up(job, err)
 
@@ -276,12 +281,12 @@ class Scheduler:
         return None if op is None else (job, op)
 
     def _open_process(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> Process | None:
-        """Make the process of a job, and name it in its file; None when the job has failed."""
+        """Make the process of a job, and name it in its file; None when that was not possible."""
         assert self._executor is not None
         try:
             process = self._executor.open(job.id)
-        except errors.GenericError as err:
-            self._end_failed(job, op, err)
+        except Exception as err:  # noqa: BLE001 -- the entry point of a job step
+            self._not_executed(job, op, err)
             return None
         with self._table.lock:
             job.state = job.state._replace(livelock=process.livelock, process_id=process.process_id)
@@ -321,7 +326,10 @@ class Scheduler:
             return self._try_op(job, op, process)
 
     def _try_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, process: Process) -> bool:
-        callbacks = Callbacks(self._table, self.committer, self._publisher, job, op, self._submit)
+        callbacks = Callbacks(
+            *(self._table, self.committer, self._publisher, job, op, self._submit),
+            reached=lambda: self._reached(job),
+        )
         ended: Waiter | None = None
         try:
             result = process.execute(op, callbacks, job.ops.index(op))
@@ -344,13 +352,8 @@ class Scheduler:
             with self._table.lock:
                 self.end_rest(job, jobs.CANCELED, err)
             return False
-        except errors.GenericError as err:
-            _log.info("job %d: %s failed: %s", job.id, op.summary(), err)
-            self._end_failed(job, op, err)
-            return False
         except Exception as err:  # noqa: BLE001 -- the entry point of a job step
-            _log.exception("job %d: internal error in %s", job.id, op.summary())
-            self._end_failed(job, op, _internal_error(err))
+            self._not_executed(job, op, err)
             return False
         with self._table.lock:
             op.move(jobs.SUCCESS, result=result, end=self._table.now())
@@ -373,15 +376,73 @@ class Scheduler:
                 ended.wait()
         return True
 
+    # -- an opcode which was not executed --------------------------------------------------------
+
+    def _not_executed(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, err: Exception) -> None:
+        """Put a job back which could not begin for a reason outside of it; end any other one."""
+        lacking = "" if isinstance(err, errors.GenericError) else shortage.described(err)
+        if isinstance(err, NotBegun):
+            self._put_back(job, op, err)
+        elif lacking and op.state.exec is None:
+            self._put_back(job, op, NotBegun(lacking))
+        elif isinstance(err, errors.GenericError):
+            _log.info("job %d: %s failed: %s", job.id, op.summary(), err)
+            self._end_failed(job, op, err)
+        else:
+            _log.error("job %d: internal error in %s", job.id, op.summary(), exc_info=err)
+            self._end_failed(job, op, _internal_error(err))
+
+    def _put_back(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, err: NotBegun) -> None:
+        """Let a job wait in line once more, and pause; end it when it was tried too often."""
+        _log.warning("job %d goes back into the queue: %s", job.id, err)
+        with self._table.lock:
+            self.pause.note(job.id, ended=err.ended)
+            if self.pool.may_pause():
+                self.pool.pause(self.pause.begin(str(err)))
+            if job.finalized:
+                return
+            if job.cancel_reason is not None:
+                self.end_rest(job, jobs.CANCELED, job.cancellation())
+                return
+            tries = self.pause.tries(job.id)
+            if not self.pause.may_retry(job.id):
+                job.fail(op, _given_up(err, tries), self._table.now())
+                self.end_rest(job, jobs.ERROR, errors.OpExecError(_EARLIER_FAILED))
+                return
+            if tries == 1:
+                text = f"this did not begin, and is tried again: {err}"
+                job.add_log(op, const.LOG_MESSAGE, text, self._table.now())
+            op.move(jobs.QUEUED, start=None)
+            job.state = job.state._replace(livelock=None, process_id=None)
+            if not job.taken_up:
+                self._schedule_ready(self.gate.ended(job.id))
+            self.committer.touch(job)
+            self.schedule(job)
+
+    def _reached(self, job: jobs.QueuedJob) -> None:
+        """Note that an opcode is where it is executed, so that others can be executed, too."""
+        with self._table.lock:
+            op = job.current()
+            if op is not None and op.state.exec is not None:
+                self.pause.forget(job.id)
+            if self.pause.end():
+                _log.info("job %d is executed, so the pause of the queue is over", job.id)
+                self.pool.resume()
+
+    def paused(self) -> Paused | None:
+        """Return why no job, or too few jobs, are executed; None when nothing is wrong.
+
+        Needs the lock.
+        """
+        return self.pause.state or self.pool.shortage()
+
     # -- the end of a job ------------------------------------------------------------------------
 
     def _end_failed(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, err: Exception) -> None:
         with self._table.lock:
             job.fail(op, err, self._table.now())
             _measure(job, op)
-            self.end_rest(
-                job, jobs.ERROR, errors.OpExecError("an earlier opcode of this job failed")
-            )
+            self.end_rest(job, jobs.ERROR, errors.OpExecError(_EARLIER_FAILED))
 
     def end_rest(self, job: jobs.QueuedJob, status: str, err: Exception) -> None:
         """End every unfinished opcode of a job, and so the job. Needs the lock.
@@ -403,6 +464,7 @@ class Scheduler:
         )
         self.waits.remove(job.id)
         self.pool.remove(job.id)
+        self.pause.forget(job.id)
         self._schedule_ready(self.gate.ended(job.id))
         batch = self.committer.touch(job)
         batch.when_durable(lambda _err: self._release_waiters(job.id))
@@ -430,6 +492,13 @@ def _measure(job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> None:
         if begin is not None and end is not None:
             seconds = end[0] - begin[0] + (end[1] - begin[1]) / 1e6
             _OPCODE_TIME.observe(seconds, name, phase)
+
+
+def _given_up(err: NotBegun, tries: int) -> errors.OpExecError:
+    return errors.OpExecError(
+        f"{err}. The job was tried {tries} times, and has changed nothing since it was tried first."
+        " Submit it again when the cause is gone."
+    )
 
 
 def _internal_error(err: Exception) -> errors.OpExecError:

@@ -42,6 +42,12 @@ def measured(context: MasterContext) -> list[dict[str, Any]]:
             "state",
             {"holding": len(context.locks.owners()), "waiting": len(waiting)},
         ),
+        _gauge(
+            "ganeti_master_queue",
+            "Whether the job queue pauses, because jobs cannot be executed",
+            "state",
+            {"paused": int(context.queue is not None and context.queue.paused() is not None)},
+        ),
     ]
 
 

@@ -21,6 +21,7 @@ them, so that a command loads only the modules that it uses.
 :mod:`.compress`    the programs which compress and decompress a stream
 :mod:`.clock`       the time of day, in the two forms of published formats
 :mod:`.retry`       call a function again until it succeeds, with a time limit
+:mod:`.shortage`    whether an error says that this machine lacks files, processes or memory
 :mod:`.undo`        undo the steps of an operation when a later step fails
 :mod:`.states`      make only those moves between states which a table allows
 :mod:`.text`        sort names with numbers, format sizes, make identifiers, quote words

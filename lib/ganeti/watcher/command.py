@@ -257,6 +257,11 @@ def _master_part(options: argparse.Namespace) -> int:
     if client is None:
         return EXIT_FAILURE
     with client:
+        (pause,) = client.query_config_values(["queue_pause"])
+        if pause:
+            # Jobs of this run would wait, too, and the next run for this one.
+            _say(options, f"jobs cannot be executed, so nothing is done: {pause}", logging.ERROR)
+            return EXIT_FAILURE
         cluster.archive_jobs(client, options.job_age, dry_run=options.dry_run)
         if options.dry_run:
             _require_open_queue(client)

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.jobexec import executor, forker, livelock, messages
+from ganeti.jobexec import changes, executor, forker, livelock, messages
 from ganeti.jobexec.forker import ForkServerLost, has_ended
 from ganeti.jobexec.messages import Channel
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.execution import JobDetached, NotBegun
-from ganeti.locking import EXCLUSIVE, Level
+from ganeti.locking import BGL, EXCLUSIVE, Level, Owner
 from ganeti.platform import master_epoch
 from ganeti.utils import filelock, fs, metrics
 from ganeti.wire import json
@@ -267,9 +267,156 @@ def test_a_process_whose_livelock_is_locked_by_another_one(
     with filelock.FileLock(path) as lock:
         lock.acquire()
         work = lab.work(1, delay())
-        with pytest.raises(errors.OpExecError, match="It had not changed anything yet"):
+        with pytest.raises(NotBegun, match="cannot execute the job: .* is locked by another"):
             work.finish()
     assert not work.started
+
+
+# -- jobs which cannot begin ------------------------------------------------------------------
+
+
+def test_a_process_which_cannot_make_its_livelock_says_so(lab: Lab) -> None:
+    """As when /run is full: the job is not to blame."""
+    away = f"{lab.paths.livelock_dir}.away"
+    os.rename(lab.paths.livelock_dir, away)
+    new = lab.work(1, delay())
+    with pytest.raises(NotBegun, match="cannot execute the job: FileNotFoundError: .*job_1_"):
+        new.finish()
+    assert not new.started
+    new.handle.close()
+    os.rename(away, lab.paths.livelock_dir)
+    pid = lab.run(2)
+    os.rename(lab.paths.livelock_dir, away)
+    rested = lab.work(3, delay())
+    assert rested.handle.process_id == pid
+    with pytest.raises(NotBegun, match="cannot execute the job: FileNotFoundError: .*job_3_"):
+        rested.finish()
+    rested.handle.close()
+    os.rename(away, lab.paths.livelock_dir)
+    lab.run(4)
+
+
+def test_a_process_which_dies_before_its_opcode_runs_is_no_error_of_the_job(lab: Lab) -> None:
+    """It waits for a lock then."""
+    other = Owner(9, "job-9", None)
+    lab.master.locks.acquire(other, Level.CLUSTER, [BGL], shared=False)
+    work = lab.work(1, delay())
+    until(lambda: filelock.is_locked(work.handle.livelock), "it has connected")
+    kill(work.handle.process_id)
+    with pytest.raises(NotBegun, match="is gone: it has ended unexpectedly") as caught:
+        work.finish()
+    assert caught.value.ended
+    work.handle.close()
+    lab.master.locks.release(other)
+    lab.run(2)
+
+
+def test_a_process_without_space_for_its_record_has_not_begun(
+    make: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = fs.write_file
+
+    def full(path: str, *args: Any, **options: Any) -> None:
+        if path.endswith(".held") and "job_1_" in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write(path, *args, **options)
+
+    # The processes are copies of this one.
+    monkeypatch.setattr(fs, "write_file", full)
+    lab = make()
+    work = lab.work(1, delay())
+    with pytest.raises(NotBegun, match="No space left on device"):
+        work.finish()
+    assert not work.started
+    assert not work.reached_times, "the queue still pauses"
+    work.handle.close()
+    assert lab.run(2) == work.handle.process_id, "it executes the next job"
+    assert lab.works[-1].reached_times
+
+
+def test_a_job_waits_in_the_middle_until_there_is_space_for_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))] * 3
+    write = fs.write_file
+
+    def full(*args: Any, **options: Any) -> None:
+        if left:
+            raise left.pop()
+        write(*args, **options)
+
+    monkeypatch.setattr(fs, "write_file", full)
+    monkeypatch.setattr(livelock, "_WRITE_PAUSES", 0.0)
+    record = livelock.Record(str(tmp_path / "job_1_0123456789abcdef"))
+    record.wait_s = livelock.PATIENCE_S
+    record.reserve("mac", "aa:00:00:00:00:01", "job-1-run-1")
+    assert livelock.read_record(str(tmp_path / "job_1_0123456789abcdef")) == record.held
+    left.append(OSError(errno.EROFS, os.strerror(errno.EROFS)))
+    with pytest.raises(OSError, match="Read-only"):
+        record.release("job-1-run-1")
+
+
+def test_connections_wait_while_there_are_no_descriptors_or_threads_for_them(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "_AGAIN_S", 0.01)
+    refused = [3]
+    start = threading.Thread.start
+
+    def refuse(self: threading.Thread) -> None:
+        if self.name == "job-greeting" and refused[0]:
+            refused[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    lab.run(1)
+    assert refused == [0]
+    listening = lab.executors[0]._socket
+    assert listening is not None
+    failing = [3]
+
+    class Socket:
+        def accept(self) -> Any:
+            if failing[0]:
+                failing[0] -= 1
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return listening.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(listening, name)
+
+    lab.executors[0]._socket = Socket()  # type: ignore[assignment]
+    works = [lab.held(number) for number in range(2, 6)]
+    assert failing == [0]
+    for work in works:
+        assert work.let_go().finish() is None
+
+
+def test_a_process_which_cannot_be_watched_is_ended(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Poll:
+        def register(self, *_args: Any) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(before, name)
+
+    before = lab.executors[0]._poll
+    lab.executors[0]._poll = Poll()  # type: ignore[assignment]
+    with pytest.raises(NotBegun, match="cannot watch the process of the job: .*No space"):
+        lab.executors[0].open(1)
+    assert lab.executors[0]._handles == {}
+    lab.executors[0]._poll = before
+    lab.run(2)
+
+
+def test_a_number_gets_its_page_when_it_is_made(tmp_path: Path) -> None:
+    """A write to a page for which there is no space would end the process."""
+    path = tmp_path / "number"
+    changes.SharedNumber(str(path)).close()
+    assert path.stat().st_blocks > 0
 
 
 # -- the connection ---------------------------------------------------------------------------

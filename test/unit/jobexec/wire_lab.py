@@ -34,6 +34,10 @@ class Queue:
         self.log: list[tuple[Any, ...]] = []
         self.canceled = False
         self.started = 0
+        self.reached_times = 0
+
+    def reached(self) -> None:
+        self.reached_times += 1
 
     def notify_start(self) -> None:
         self.check_cancel()

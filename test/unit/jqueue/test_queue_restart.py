@@ -22,7 +22,7 @@ def test_a_queue_which_stops_takes_and_starts_nothing(
 ) -> None:
     begun: list[int] = []
     monkeypatch.setattr(
-        lab.queue.scheduler.pool, "add", lambda number, _priority: begun.append(number)
+        lab.queue.scheduler.pool, "add", lambda number, *_rank: begun.append(number)
     )
     job = jobs.QueuedJob(99, [jobs.QueuedOpCode.from_opcode(op())], (5, 6))
     with lab.queue.table.lock:

@@ -187,7 +187,8 @@ class WireExecutor:
         with livelock.take(self._directory, handle.job_id, handle.token):
             woken = changes.SharedNumber(path)
             try:
-                link.serve(handle.job_id, handle.token, path)
+                link.begin(handle.job_id, handle.token)
+                link.serve(path)
                 self._serve(handle.job_id, link, path, woken)
             except _Ended:
                 pass

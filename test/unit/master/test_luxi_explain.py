@@ -109,6 +109,8 @@ def test_the_queue(client: luxi.Client) -> None:
     client.submit_job([on_node()])
     until(lambda: client.explain_queue()["at_work"] == 0)
     assert client.explain_queue() == {
+        "paused": "",
+        "paused_since": None,
         "at_work": 0,
         "limit": 20,
         "in_line": 0,

@@ -258,7 +258,8 @@ def test_a_dry_run_says_why_nothing_would_be_done(
     parts: Parts, here: paths.Paths, master: FakeMaster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master.answers["QueryConfigValues"] = lambda names: [
-        {"drain_flag": True, "master_node": "node1.example.com"}[name] for name in names
+        {"drain_flag": True, "master_node": "node1.example.com", "queue_pause": ""}[name]
+        for name in names
     ]
     for words in (["--dry-run"], ["--dry-run", "--node-group", GROUP]):
         assert command.main(words) == 0
@@ -266,6 +267,17 @@ def test_a_dry_run_says_why_nothing_would_be_done(
     Path(here.watcher_pausefile).write_text(str(time.time() + 3600), encoding="ascii")
     assert command.main(["--dry-run"]) == 0
     assert "paused until" in capsys.readouterr().err
+
+
+def test_a_pause_of_the_queue_is_an_error_of_the_run(
+    parts: Parts, here: paths.Paths, master: FakeMaster
+) -> None:
+    master.answers["QueryConfigValues"] = lambda names: [
+        {"queue_pause": "no process"}.get(name, "") for name in names
+    ]
+    assert command.main([]) == 1
+    written = Path(here.log_watcher_file).read_text("ascii")
+    assert "jobs cannot be executed, so nothing is done: no process" in written
 
 
 def test_a_dry_run_without_a_master_daemon(

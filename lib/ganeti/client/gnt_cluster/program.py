@@ -95,14 +95,17 @@ def show_info(values: Values, arguments: list[str]) -> int:
     """Show the parameters of the cluster (``info``)."""
     from ganeti.cli import output
 
-    info = jobs.connect().query_cluster_info()
+    client = jobs.connect()
+    info = client.query_cluster_info()
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(info, values.output_format)
         return failures.EXIT_SUCCESS
     from ganeti.client.gnt_cluster import info as cluster_info
 
+    (pause,) = client.query_config_values(["queue_pause"])
     output.write_info(
         cluster_info.describe(info, output.roman if values.roman_integers else output.plain)
+        + ([("Job queue", f"pauses: {pause}")] if pause else [])
     )
     return failures.EXIT_SUCCESS
 
@@ -167,6 +170,9 @@ def verify(values: Values, arguments: list[str]) -> int:
     if values.skip_hvparam_assessment:
         skip.append(verify_const.CHECK_HVPARAM_ASSESSMENT)
     client = jobs.connect()
+    (pause,) = client.query_config_values(["queue_pause"])
+    if pause:
+        terminal.out(f"ERROR: {jobs.pause_text(pause)} This check waits, too.")
     result = jobs.run_opcode(
         OpClusterVerify(
             verbose=values.verbose,

@@ -16,13 +16,15 @@ def queue(values: Values, arguments: list[str]) -> int:
     command = _one_of(arguments[0], ("drain", "undrain", "info"))
     client = jobs.connect()
     if command == "info":
-        (drained,) = client.query_config_values(["drain_flag"])
+        drained, pause = client.query_config_values(["drain_flag", "queue_pause"])
         if values.output_format in opt.DATA_FORMATS:
             from ganeti.cli import output
 
-            output.write_data({"drained": bool(drained)}, values.output_format)
+            output.write_data({"drained": bool(drained), "paused": pause}, values.output_format)
         else:
             terminal.out(f"The drain flag is {'set' if drained else 'unset'}")
+            if pause:
+                terminal.out(jobs.pause_text(pause))
     else:
         client.set_queue_drain_flag(command == "drain")
     return failures.EXIT_SUCCESS

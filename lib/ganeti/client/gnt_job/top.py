@@ -99,6 +99,8 @@ def queue_line(seen: QueueSnapshot) -> str:
     )
     if queue["drained"]:
         text += "; DRAINED"
+    if queue.get("paused"):
+        text += f"; PAUSED: {queue['paused']}"
     return text + ("; THE MASTER DAEMON IS ENDING" if queue["ending"] else "")
 
 

@@ -109,9 +109,16 @@ def config_values(context: MasterContext, names: Sequence[str]) -> list[Any]:
         "cluster_name": lambda: cluster.cluster_name,
         "master_node": lambda: context.config.master_node().name,
         "drain_flag": lambda: context.queue.drained,
+        "queue_pause": lambda: _queue_pause(context),
         "watcher_pause": service.watcher_pause,
         "modify_ssh_setup": lambda: cluster.modify_ssh_setup,
         "ssh_key_type": lambda: cluster.ssh_key_type,
         "ssh_key_bits": lambda: cluster.ssh_key_bits,
     }
     return [values[name]() if name in values else None for name in names]
+
+
+def _queue_pause(context: MasterContext) -> str:
+    """Return why no jobs are taken up; empty when they are."""
+    paused = context.queue.paused()
+    return "" if paused is None else str(paused.reason)

@@ -381,7 +381,13 @@ def test_info(gnt: Gnt, master: FakeMaster, info: dict[str, Any]) -> None:
         place, f"  automatic instance failover: off\n  watchdogs of nodes: off\n{place}"
     )
     assert gnt("cluster info") == (0, wanted, "")
-    assert master.requests == [("QueryClusterInfo", [])]
+    # The second one is for the reason of a pause.
+    assert master.requests == [
+        ("QueryClusterInfo", []),
+        ("QueryConfigValues", [["queue_pause"]]),
+    ]
+    master.answers["QueryConfigValues"] = lambda _names: ["no process"]
+    assert "\nJob queue: pauses: no process\n" in gnt("cluster info").out
 
 
 def test_info_roman(gnt: Gnt, info: dict[str, Any]) -> None:

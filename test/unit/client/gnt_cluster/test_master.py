@@ -170,16 +170,26 @@ def test_the_address_stays_up_unless_confirmed(gnt: Gnt, master: FakeMaster) -> 
 
 
 def test_queue(gnt: Gnt, master: FakeMaster) -> None:
-    master.answers["QueryConfigValues"] = lambda _fields: [True]
+    master.answers["QueryConfigValues"] = lambda _fields: [True, ""]
     assert gnt("cluster queue info") == (0, "The drain flag is set\n", "")
-    assert gnt("cluster queue --output=csv info") == (0, "drained\ntrue\n", "")
-    master.answers["QueryConfigValues"] = lambda _fields: [False]
+    assert gnt("cluster queue --output=csv info") == (0, "drained,paused\ntrue,\n", "")
+    master.answers["QueryConfigValues"] = lambda _fields: [False, ""]
     assert gnt("cluster queue info") == (0, "The drain flag is unset\n", "")
     master.answers["SetDrainFlag"] = lambda flag: flag
     assert gnt("cluster queue drain") == (0, "", "")
     assert gnt("cluster queue undrain") == (0, "", "")
     assert [args for name, args in master.requests if name == "SetDrainFlag"] == [[True], [False]]
     assert gnt("cluster queue empty").code == 1
+
+
+def test_a_pause_of_the_queue_is_told(gnt: Gnt, master: FakeMaster) -> None:
+    reason = "cannot make a process for the job: No space left on device"
+    known = {"drain_flag": False, "queue_pause": reason}
+    master.answers["QueryConfigValues"] = lambda names: [known.get(name) for name in names]
+    text = f"Jobs cannot be executed, and wait: {reason}."
+    assert text in gnt("cluster queue info").out
+    assert f'"paused": "{reason}"' in gnt("cluster queue --output=json info").out
+    assert f"ERROR: {text}" in gnt("cluster verify").out
 
 
 def test_watcher(gnt: Gnt, master: FakeMaster) -> None:
