@@ -36,14 +36,14 @@ HINT = "If that is intended, change the number here, and say in the commit why i
 #: Program -> what it imports until it serves or sends its first request, and the number of modules
 #: of this project which that may load.
 MODULES = {
-    "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 281),
+    "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 282),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        529,
+        531,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 105),
-    "ganeti-confd": ("import ganeti.server.confd", 117),
-    "ganeti-mond": ("import ganeti.server.mond", 82),
+    "ganeti-confd": ("import ganeti.server.confd", 118),
+    "ganeti-mond": ("import ganeti.server.mond", 83),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),
 }

@@ -458,10 +458,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "utils": (
         (
-            "clock", "compress", "digits", "effort", "free_space", "fs", "inotify", "lazy",
-            "memory", "metrics", "net", "notify", "process", "records", "retry", "shortage",
-            "states", "suggest", "text", "trace_names", "undo", "x509",
+            "clock", "compress", "digits", "effort", "free_space", "inotify", "lazy", "memory",
+            "metrics", "net", "notify", "records", "retry", "states", "suggest", "text",
+            "trace_names", "undo", "x509",
         ),
+        ("shortage",),
+        ("fs", "process"),
         ("filelock", "linear_re", "log", "otlp", "peers", "receipt", "shared_dir", "ssh"),
         ("daemonize", "tracing"),
     ),

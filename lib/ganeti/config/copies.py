@@ -41,6 +41,7 @@ from ganeti.objects import ConfigData
 from ganeti.replication.majority import Tally
 from ganeti.replication.peer import CopyState, Peer
 from ganeti.replication.quorum import CommitQuorum, Record, online_candidates
+from ganeti.utils import shortage
 
 log = logging.getLogger(__name__)
 
@@ -259,10 +260,8 @@ class NodeCopies:
         """Let the thread send the ssconf values to these nodes."""
         self._uninformed.update(nodes)
         if self._informing is None:
-            self._informing = threading.Thread(
-                target=self._keep_informing, name="config-ssconf", daemon=True
-            )
-            self._informing.start()
+            # Without a thread, the next commit which leaves nodes out tries again.
+            self._informing = shortage.start_thread(self._keep_informing, name="config-ssconf")
 
     def _keep_informing(self) -> None:
         never = threading.Event()
@@ -559,10 +558,8 @@ class NodeCopies:
 
     def _start_catching_up(self) -> None:
         if self._lagging and self._catch_up_s is not None and self._catching_up is None:
-            self._catching_up = threading.Thread(
-                target=self._keep_trying, name="config-catch-up", daemon=True
-            )
-            self._catching_up.start()
+            # Without a thread, the next failure tries again.
+            self._catching_up = shortage.start_thread(self._keep_trying, name="config-catch-up")
 
     def _keep_trying(self) -> None:
         """Send to lagging nodes until there are none. The next failure starts a new thread."""

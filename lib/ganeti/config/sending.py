@@ -18,6 +18,7 @@ from ganeti.configfile.history_files import Addition
 from ganeti.objects import ConfigData
 from ganeti.replication.majority import Tally, has_quorum
 from ganeti.replication.quorum import members, online_candidates
+from ganeti.utils import shortage
 
 # The two kinds of data which nodes get.
 CONFIG: Final = "configuration"
@@ -221,9 +222,9 @@ class Threads:
             work = self._idle.pop() if self._idle else None
         if work is None:
             work = queue.SimpleQueue()
-            threading.Thread(
-                target=self._keep_running, args=(work,), name=self._name, daemon=True
-            ).start()
+            if not shortage.start_thread(self._keep_running, work, name=self._name):
+                function()
+                return
         work.put(function)
 
     def _keep_running(self, work: queue.SimpleQueue[Callable[[], None]]) -> None:

@@ -38,7 +38,17 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.helpers.import_export_status import Status
 from ganeti.helpers.tls_pipe import TlsPipe
-from ganeti.utils import compress, free_space, fs, peers, receipt, text, x509
+from ganeti.utils import (
+    compress,
+    free_space,
+    fs,
+    peers,
+    process,
+    receipt,
+    shortage,
+    text,
+    x509,
+)
 from ganeti.utils.receipt import Tally
 
 EXPORT: Final = "export"
@@ -212,7 +222,7 @@ class _Endpoint:
         )
         try:
             with _abort_waits():
-                child = subprocess.Popen(
+                child = _start_program(
                     [options.script],
                     cwd=os.path.dirname(options.script),
                     stderr=log_fd,
@@ -228,6 +238,15 @@ class _Endpoint:
         finally:
             os.close(log_fd)
         return child
+
+
+def _start_program(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program, also when the system makes no process for a moment."""
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(argv, **options)
+
+    return shortage.outlast(start, timeout_s=process.SHORTAGE_S, what=f"starting {argv[0]}")
 
 
 class _Source(_Endpoint):
@@ -481,7 +500,7 @@ class _Worker(threading.Thread):
 def _compressor(argv: Sequence[str], end: _Endpoint) -> subprocess.Popen[bytes]:
     try:
         with _abort_waits():
-            child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            child = _start_program(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             end.add(f"compressor {argv[0]}", child)
     except OSError as err:
         raise TransferFailed(f"compressor {argv[0]} cannot be started: {err.strerror}") from err

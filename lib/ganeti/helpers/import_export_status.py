@@ -13,11 +13,13 @@ from typing import Any, Final
 
 from ganeti.objects import codec
 from ganeti.objects.transfer import ImportExportStatus
-from ganeti.utils import clock, fs
+from ganeti.utils import clock, fs, shortage
 from ganeti.wire import json
 
 _MIB: Final = 1 << 20
 _STATUS_EVERY_S: Final = 1.0
+# Seconds for which a change of the status waits when there is no space for the file.
+_FULL_S: Final = 60.0
 _OUTPUT_LINES: Final = 20
 _LOG_TAIL_BYTES: Final = 16 * 1024
 
@@ -49,7 +51,8 @@ class Status:
         """Change members of :class:`ImportExportStatus`, and write the file."""
         with self._mutex:
             self._values.update(values)
-            self._write()
+            # A directory which is full is no fault of the transfer.
+            shortage.outlast(self._write, timeout_s=_FULL_S, what=f"writing {self._path}")
 
     def moved(self, count: int) -> None:
         """Count bytes which were read or written; writes the file at most once a second."""
@@ -58,7 +61,11 @@ class Status:
                 self._begun = time.monotonic()
             self._bytes += count
             if time.monotonic() - self._written >= _STATUS_EVERY_S:
-                self._write()
+                try:
+                    self._write()
+                except OSError as err:
+                    if not shortage.described(err):
+                        raise
 
     def _write(self) -> None:
         self._written = time.monotonic()

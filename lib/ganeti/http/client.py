@@ -623,7 +623,10 @@ class Client:
         self._sweeper = threading.Timer(_KEEP_S, _sweep, (weakref.ref(self),))
         self._sweeper.name = "idle-handles"
         self._sweeper.daemon = True
-        self._sweeper.start()
+        try:
+            self._sweeper.start()
+        except RuntimeError:
+            self._sweeper = None  # The system makes no thread. The next handle tries again.
 
     def sweep(self) -> None:
         """Close what was idle for too long, and give the memory back.

@@ -360,7 +360,15 @@ class ForkingServer:
             return None
         if pid == 0:
             life()
-        pidfd = os.pidfd_open(pid)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as err:
+            # Nobody would learn of its end.
+            _log.error("cannot watch a process for requests: %s", err.strerror)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self._not_before = self._clock() + _FAILED_PAUSE_S
+            return None
         child = self._children[pidfd] = _Child(pid, pidfd)
         self._poll.register(pidfd, select.POLLIN)
         return child

@@ -17,18 +17,16 @@ Source: Ganeti daemons design, *Job death detection*, *WConfD details*.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ganeti import RELEASE, errors
 from ganeti.jobexec import messages
 from ganeti.locking import Level, LockId
-from ganeti.utils import filelock, fs, retry, shortage
+from ganeti.utils import filelock, fs, shortage
 from ganeti.wire import json
-
-_log = logging.getLogger(__name__)
 
 _PREFIX: Final = "job_"
 _RECORD: Final = ".held"
@@ -38,8 +36,6 @@ _LOCK_WAIT_S: Final = 10.0
 #: Seconds for which a job waits when there is no space for its record: a full directory is no fault
 #: of it, and it is in the middle of something.
 PATIENCE_S: Final = 300.0
-# As in ganeti.utils.retry.
-_WRITE_PAUSES: Final = (0.1, 1.5, 5.0)
 
 #: A reserved value: kind, value, execution.
 Reservation = tuple[str, Any, str]
@@ -163,22 +159,11 @@ class Record:
             }
         )
 
-        def attempt() -> None:
-            try:
-                fs.write_file(self._path, text, mode=0o600, sync=False)
-            except OSError as err:
-                if not shortage.described(err):
-                    raise
-                if not refused:
-                    _log.error("the job waits: cannot write %s: %s", self._path, err)
-                refused.append(err)
-                raise retry.Again(self._path) from err
-
-        refused: list[OSError] = []
-        try:
-            retry.until(attempt, timeout_s=self.wait_s, delay=_WRITE_PAUSES)
-        except errors.RetryTimeout:
-            raise refused[-1] from None
+        shortage.outlast(
+            partial(fs.write_file, self._path, text, mode=0o600, sync=False),
+            timeout_s=self.wait_s,
+            what=f"writing {self._path}",
+        )
 
 
 def parse_record(text: str) -> Held:

@@ -37,6 +37,7 @@ from ganeti import errors
 from ganeti.jobstore.files import SERIAL, job_file
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
+from ganeti.utils import shortage
 
 _log = logging.getLogger(__name__)
 
@@ -421,9 +422,9 @@ class Committer:
                 for job in held:
                     self.touch(job)
 
-        timer = threading.Timer(self._retry_s, again)
-        timer.daemon = True
-        timer.start()
+        if not shortage.start_thread_after(self._retry_s, again, name="jq-again"):
+            time.sleep(self._retry_s)
+            again()
 
     # -- the other threads -----------------------------------------------------------------------
 

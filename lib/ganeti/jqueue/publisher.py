@@ -7,13 +7,13 @@ A commit is *published* when the files of its jobs are in place and the master c
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.commit import Batch
 from ganeti.jqueue.subscriptions import Subscriptions
 from ganeti.jqueue.table import JobTable
+from ganeti.utils import shortage
 
 
 class Publisher:
@@ -58,6 +58,5 @@ class Publisher:
                 self.subscriptions.end_deferral(job_id)
             self.notify([job_id])
 
-        timer = threading.Timer(wait_s, notify)
-        timer.daemon = True
-        timer.start()
+        if not shortage.start_thread_after(wait_s, notify, name="jq-notify"):
+            notify()

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, Protocol
 from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
-from ganeti.utils import memory, states, tracing
+from ganeti.utils import memory, shortage, states, tracing
 
 _log = logging.getLogger(__name__)
 
@@ -337,23 +337,26 @@ class _Pool:
         self._limit = limit
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
+        self._threads = 0
         self._idle = 0
 
     def run(self, task: Callable[[], None]) -> None:
         with self._lock:
             self._idle -= 1
-            if self._idle < 0 and len(self._threads) < self._limit:
-                self._idle += 1
-                thread = threading.Thread(
-                    target=self._loop, daemon=True, name=f"{self._name}-{len(self._threads) + 1}"
-                )
-                self._threads.append(thread)
-                thread.start()
-        self._work.put(task)
+            if self._idle < 0 and self._threads < self._limit:
+                if shortage.start_thread(self._loop, name=f"{self._name}-{self._threads + 1}"):
+                    self._idle += 1
+                    self._threads += 1
+            alone = not self._threads
+            self._idle += alone
+        if alone:
+            # The system makes no thread, so the loop of the server waits for the task.
+            task()
+        else:
+            self._work.put(task)
 
     def stop(self) -> None:
-        for _ in self._threads:
+        for _ in range(self._threads):
             self._work.put(None)
 
     def _loop(self) -> None:

@@ -37,7 +37,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import OpInstanceMigrate
 from ganeti.platform import master_epoch
 from ganeti.rpc import RpcRunner
-from ganeti.utils import clock
+from ganeti.utils import clock, shortage
 from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK
 
 _log = logging.getLogger(__name__)
@@ -417,10 +417,7 @@ class OrphanedWorkLocks:
             if needed and self._thread is not None:
                 self._wake.set()
             elif needed:
-                self._thread = threading.Thread(
-                    target=self._watch, name="orphaned-work", daemon=True
-                )
-                self._thread.start()
+                self._thread = shortage.start_thread(self._watch, name="orphaned-work")
 
     def _watch(self) -> None:
         pause_s = POLL_S

@@ -79,9 +79,15 @@ def start(task: Task, leave: Callable[[], None]) -> Child:
     """Start a task.
 
     :param leave: called in the child first; gives up what belongs to the daemon.
+    :raises OSError: the system makes no process.
     """
     receive, send = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(receive)
+        os.close(send)
+        raise
     if pid:
         os.close(send)
         return Child(task, pid, receive)

@@ -22,7 +22,7 @@ from ganeti.luxi import client as luxi
 from ganeti.mond import openmetrics
 from ganeti.mond.openmetrics import GAUGE, Family
 from ganeti.platform import paths, watcher_files
-from ganeti.utils import clock, filelock
+from ganeti.utils import clock, filelock, shortage
 
 _log = logging.getLogger(__name__)
 
@@ -110,10 +110,7 @@ class ClusterState:
         with self._lock:
             live = self._live
             if self._asking is None and (live is None or now - live[0] >= LIVE_S):
-                self._asking = threading.Thread(
-                    target=self._ask_nodes, args=(now,), name="live", daemon=True
-                )
-                self._asking.start()
+                self._asking = shortage.start_thread(self._ask_nodes, now, name="live")
         # After several failures the last answer says nothing about the present state.
         return live[1] if live is not None and now - live[0] < 5 * LIVE_S else []
 

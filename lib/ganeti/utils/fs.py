@@ -177,9 +177,10 @@ def _kept_open(path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        import threading  # it would slow down the start of commands
+        from ganeti.utils import shortage  # it would slow down the start of commands
 
-        threading.Thread(target=os.close, args=(old,), name="close-old", daemon=True).start()
+        if not shortage.start_thread(os.close, old, name="close-old"):
+            os.close(old)
 
 
 def _replace(path: str, fill: Callable[[int], None]) -> None:

@@ -24,9 +24,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.utils import shortage
 
 DEFAULT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 
+#: Seconds for which a program is tried again that cannot be started for lack of processes,
+#: descriptors or memory: often another one has just ended then.
+SHORTAGE_S = 10.0
 # Seconds until a program which does not end after SIGTERM is killed.
 _GRACE_S = 3.0
 # Interval in seconds at which the errors of a program are polled whose last words are known.
@@ -241,17 +245,22 @@ def _start(
     keep_fds: Sequence[int] = (),
     terminal: bool = False,
 ) -> subprocess.Popen[bytes]:
-    try:
+    stream = subprocess.PIPE if output_fd is None else output_fd
+
+    def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             words,
             stdin=subprocess.PIPE if fed else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if output_fd is None else output_fd,
-            stderr=subprocess.PIPE if output_fd is None else output_fd,
+            stdout=stream,
+            stderr=stream,
             env=env,
             cwd=cwd,
             pass_fds=keep_fds,
             start_new_session=not terminal,
         )
+
+    try:
+        return shortage.outlast(start, timeout_s=SHORTAGE_S, what=f"starting {argv[0]}")
     except OSError as err:
         reason = err.strerror or str(err)
         raise errors.CommandError(_hide(argv), None, reason=f"cannot be started: {reason}") from err

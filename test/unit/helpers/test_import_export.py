@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import gzip
 import hashlib
 import json
@@ -19,7 +20,7 @@ import pytest
 
 from ganeti.helpers import import_export
 from ganeti.helpers.import_export_status import Status
-from ganeti.utils import free_space, receipt, x509
+from ganeti.utils import free_space, fs, receipt, shortage, x509
 
 LIB = str(Path(import_export.__file__).parents[2])
 PATIENCE_S = 60
@@ -484,6 +485,34 @@ def test_a_word_of_a_wrong_form(tmp_path, ends, word):
     receiver = ends("import", "--file", tmp_path / "target", "--magic-file", tmp_path / "word")
     assert receiver.wait() == 1
     assert str(tmp_path / "word") in receiver.status["error_message"]
+
+
+def test_a_full_directory_of_the_status_is_no_failure_of_the_transfer(tmp_path, monkeypatch):
+    full = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+    write = fs.write_file
+
+    def refuse(*args, **options):
+        if full:
+            raise full[-1]
+        write(*args, **options)
+
+    monkeypatch.setattr(fs, "write_file", refuse)
+    monkeypatch.setattr(shortage, "_PAUSES", 0.0)
+    status = Status(str(tmp_path / "status"), 4.0, None)
+    status.moved(1 << 20)
+    assert not (tmp_path / "status").exists()
+    refused = []
+
+    def refuse_twice(*args, **options):
+        refused.append(args[0])
+        if len(refused) == 3:
+            full.clear()
+        refuse(*args, **options)
+
+    monkeypatch.setattr(fs, "write_file", refuse_twice)
+    status.update(connected=True)
+    assert len(refused) == 3
+    assert json.loads((tmp_path / "status").read_text())["connected"] is True
 
 
 def test_progress(tmp_path):

@@ -5,7 +5,9 @@ The parent's decisions, without processes: what it knows of its children comes t
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import socket
 from collections.abc import Iterator
 
@@ -52,6 +54,25 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     made = Parent(monkeypatch)
     yield made
     made.close()
+
+
+def test_a_child_which_cannot_be_watched_is_ended_and_the_server_goes_on(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would learn of its end, so it could keep a place for ever."""
+    ended = []
+
+    def refuse(_pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(server.os, "fork", lambda: 1234)
+    monkeypatch.setattr(server.os, "pidfd_open", refuse)
+    monkeypatch.setattr(server.os, "kill", lambda *args: ended.append(args))
+    monkeypatch.setattr(server.os, "waitpid", lambda *args: ended.append(args))
+    assert not parent.server._fork()
+    assert ended == [(1234, signal.SIGKILL), (1234, 0)]
+    assert parent.server._children == {}
+    assert parent.server._not_before > parent.now
 
 
 def test_an_accepted_call_is_never_ended_in_favour_of_others(parent: Parent) -> None:

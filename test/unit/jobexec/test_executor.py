@@ -24,7 +24,7 @@ from ganeti.jqueue import job as jobs
 from ganeti.jqueue.execution import JobDetached, NotBegun
 from ganeti.locking import BGL, EXCLUSIVE, Level, Owner
 from ganeti.platform import master_epoch
-from ganeti.utils import filelock, fs, metrics
+from ganeti.utils import filelock, fs, metrics, shortage
 from ganeti.wire import json
 
 from .process_lab import EPOCH, PATIENCE_S, Lab, Work, delay, ended, kill, until
@@ -346,7 +346,7 @@ def test_a_job_waits_in_the_middle_until_there_is_space_for_its_record(
         write(*args, **options)
 
     monkeypatch.setattr(fs, "write_file", full)
-    monkeypatch.setattr(livelock, "_WRITE_PAUSES", 0.0)
+    monkeypatch.setattr(shortage, "_PAUSES", 0.0)
     record = livelock.Record(str(tmp_path / "job_1_0123456789abcdef"))
     record.wait_s = livelock.PATIENCE_S
     record.reserve("mac", "aa:00:00:00:00:01", "job-1-run-1")

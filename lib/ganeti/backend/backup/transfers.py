@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ganeti import errors, storage
@@ -32,7 +33,7 @@ from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
 from ganeti.platform import machine, paths
 from ganeti.storage import busy, node_work
-from ganeti.utils import clock, fs, process, text, x509
+from ganeti.utils import clock, fs, process, shortage, text, x509
 from ganeti.wire import json
 from ganeti.wire.calls import backup as calls
 
@@ -337,7 +338,8 @@ def _spawn(argv: list[str], script_env: dict[str, str], keep_fds: Sequence[int])
     env = {**os.environ, **script_env}
     # The program is a module of this package.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    child = subprocess.Popen(
+    start = partial(
+        subprocess.Popen,
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -347,6 +349,7 @@ def _spawn(argv: list[str], script_env: dict[str, str], keep_fds: Sequence[int])
         env=env,
         pass_fds=keep_fds,
     )
+    child = shortage.outlast(start, timeout_s=process.SHORTAGE_S, what="starting a transfer")
     # No process waits for it: this process answers the call and ends.
     child.returncode = 0
     return child.pid
