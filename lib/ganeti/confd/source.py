@@ -20,7 +20,7 @@ from ganeti.constants import confd as const
 from ganeti.constants import ssconf
 from ganeti.objects import ConfigData
 from ganeti.platform import machine, paths
-from ganeti.utils import fs
+from ganeti.utils import fs, shortage
 
 #: Seconds after a renewal of the key during which requests signed with the old key are answered.
 OLD_KEY_S = 60.0
@@ -101,6 +101,20 @@ class ConfdSource:
         self._stamps.update(stamps)
         return True
 
+    def _is_short(self, err: BaseException, *names: str) -> bool:
+        """Tell whether files could not be read only because this machine lacks something.
+
+        What was read before stays then, its age grows, and the files are read again soon: other
+        nodes may restart when too few candidates answer.
+        """
+        lacking = shortage.described(err) or shortage.described(err.__cause__)
+        if lacking:
+            logging.warning("cannot read %s yet: %s", names[0], lacking)
+            for name in names:
+                self._stamps.pop(name, None)
+            self._dirty = True
+        return bool(lacking)
+
     def _read_key(self) -> None:
         path = self._here.hmac_key
         if not self._changed(path):
@@ -109,6 +123,8 @@ class ConfdSource:
         try:
             key = fs.read_bytes(path)
         except OSError as err:
+            if self._is_short(err, path):
+                return
             logging.error("cannot read %s, no request is answered: %s", path, err.strerror)
         self._responder.use_key(key, self._monotonic(), keep_old_s=OLD_KEY_S)
 
@@ -117,9 +133,9 @@ class ConfdSource:
         listing = self._here.ssconf_file(ssconf.MASTER_CANDIDATES)
         now = self._monotonic()
         # The last changes of a large configuration are in its journal.
-        changed = self._changed(self._here.cluster_conf_journal, path, listing)
-        self._current_at = now
-        if not changed:
+        names = (self._here.cluster_conf_journal, path, listing)
+        if not self._changed(*names):
+            self._current_at = now
             return
         try:
             candidates = fs.read_file(listing).split()
@@ -127,11 +143,15 @@ class ConfdSource:
                 # The file may be left from a time when this node was a candidate.
                 raise errors.ConfigurationError("this node is not a master candidate")
             data = self._load(path)
-        except (OSError, errors.ConfigurationError) as err:
+        except (OSError, MemoryError, errors.ConfigurationError) as err:
+            if self._is_short(err, *names):
+                return
             if self._responder.facts is not None or self._stamps[path] is not None:
                 logging.warning("there is no configuration to answer from: %s", err)
             self._responder.facts = None
+            self._current_at = now
             return
+        self._current_at = now
         self._responder.facts = ConfigFacts(data)
         logging.info("answering from configuration %d", data.serial_no)
 

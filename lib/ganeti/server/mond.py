@@ -198,7 +198,12 @@ async def _take_readings(registry: Registry) -> None:
 async def _configure(registry: Registry, questions: ConfdQuestions) -> None:
     """Ask again and again which collectors are active."""
     while True:
-        intervals = await asyncio.to_thread(questions.intervals)
+        try:
+            intervals = await asyncio.to_thread(questions.intervals)
+        except (OSError, RuntimeError) as err:
+            # The next question may be possible again.
+            logging.warning("cannot ask which collectors are active: %s", err)
+            intervals = None
         if intervals is not None:
             registry.configure(intervals)
         await asyncio.sleep(configuration.REFRESH_S)

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ganeti import errors
@@ -16,7 +17,7 @@ from ganeti.constants import ssconf as ssconf_c
 from ganeti.platform import machine, paths
 from ganeti.rapi import client as rapi
 from ganeti.tools import daemon_util
-from ganeti.utils import clock, fs
+from ganeti.utils import clock, fs, process, shortage
 from ganeti.watcher import node
 
 if TYPE_CHECKING:
@@ -107,9 +108,15 @@ def start_groups(words: Sequence[str]) -> list[subprocess.Popen[bytes]]:
 
     :param words: options for all of them.
     """
-    return [
-        subprocess.Popen(
+
+    def start(uuid: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [sys.executable, sys.argv[0], f"--node-group={uuid}", *words], stdin=subprocess.DEVNULL
+        )
+
+    return [
+        shortage.outlast(
+            partial(start, uuid), timeout_s=process.SHORTAGE_S, what="starting a watcher"
         )
         for uuid in groups()
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,48 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Path
 
 def load(path: str) -> ConfigData:
     return api.load(path)[0]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+def test_a_shortage_takes_nothing_away_and_is_outlasted(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Nodes with a watchdog restart when too few candidates answer."""
+    write(here, "one.example.com")
+    clock, responder = Clock(), Responder()
+    refused = [False]
+
+    def read(path: str) -> bytes:
+        if refused[0]:
+            raise OSError(number, os.strerror(number), path)
+        return read_bytes(path)
+
+    def loaded(path: str) -> ConfigData:
+        read(path)
+        return load(path)
+
+    read_bytes = fs.read_bytes
+    monkeypatch.setattr(fs, "read_bytes", read)
+    source = ConfdSource(here, responder, loaded, monotonic=clock)
+    source.refresh()
+    first, key = responder.facts, responder._key
+    assert first is not None and key and source.age_s() == 0
+    refused[0] = True
+    write(here, "two.example.com")
+    os.utime(here.hmac_key)
+    source.note()
+    for _ in range(3):
+        clock.now += const.RELOAD_LEAST_S
+        source.refresh()
+        assert responder.facts is first and responder._key == key
+        assert source.wait_s() <= const.RELOAD_LEAST_S, "it tries again soon"
+    assert source.age_s() == 3 * const.RELOAD_LEAST_S
+    refused[0] = False
+    clock.now += const.RELOAD_LEAST_S
+    source.refresh()
+    assert responder.facts is not None
+    assert responder.facts.data.cluster.cluster_name == "two.example.com"
+    assert source.age_s() == 0
 
 
 class Clock:

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 
 from ganeti import errors
-from ganeti.utils import clock, fs, net
+from ganeti.utils import clock, fs, net, shortage
 from ganeti.wire import json
 
 _SUFFIX = ".kvmd"
 _CONNECT_S = 2.0
+# Seconds for which the mark of a guest is written again while there is no space for it.
+_FULL_S = 10.0
 # A younger socket may belong to a QEMU which does not listen yet; connections are tried often.
 _YOUNG_S = 30.0
 # QEMU's events have a few hundred bytes; a peer that sends more without an end is not QEMU.
@@ -72,7 +75,12 @@ class QemuConnection:
             return
         logging.info("instance %s was shut down from inside", self.instance_name)
         try:
-            fs.write_file(self._marker, "", mode=0o644, sync=False)
+            # Without it, the guest would be started again.
+            shortage.outlast(
+                partial(fs.write_file, self._marker, "", mode=0o644, sync=False),
+                timeout_s=_FULL_S,
+                what=f"writing {self._marker}",
+            )
         except OSError as err:
             logging.error("cannot write %s: %s", self._marker, err.strerror)
 
@@ -105,12 +113,18 @@ class ShutdownMonitor:
 
         QEMU creates its socket some time before it listens on it.
 
-        :returns: whether there is a young socket on which no QEMU listens yet.
+        :returns: whether to look again soon: there is a young socket on which no QEMU listens yet,
+            or this process lacks descriptors.
         """
         try:
             names = [name for name in os.listdir(self._directory) if name.endswith(_SUFFIX)]
         except FileNotFoundError:
             return False
+        except OSError as err:
+            if not shortage.described(err):
+                raise
+            logging.error("cannot look for new guests yet: %s", err)
+            return True
         expected = False
         for name in names:
             if name in self._connections:

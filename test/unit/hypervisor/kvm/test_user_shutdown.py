@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ganeti.hypervisor.kvm import user_shutdown
+from ganeti.utils import fs, shortage
 
 SHUTDOWN = {"event": "SHUTDOWN", "data": {"guest": True, "reason": "guest-shutdown"}}
 
@@ -102,4 +105,40 @@ def test_a_socket_that_does_not_listen_yet_is_looked_at_again_soon(tmp_path: Pat
         server.listen()
         assert not monitor.connect()
         assert len(monitor.connections()) == 1
+    monitor.close()
+
+
+def test_a_shortage_loses_no_shutdown(
+    qemu: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its mark, the guest would be started again."""
+    monkeypatch.setattr(shortage, "_PAUSES", 0.0)
+    monitor = user_shutdown.ShutdownMonitor(str(tmp_path))
+    listdir, write = os.listdir, fs.write_file
+    left = [errno.EMFILE, errno.EMFILE]
+
+    def lacking() -> None:
+        if left:
+            number = left.pop()
+            raise OSError(number, os.strerror(number))
+
+    def listed(path: str) -> list[str]:
+        lacking()
+        return listdir(path)
+
+    def written(*args: Any, **options: Any) -> None:
+        lacking()
+        write(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(user_shutdown.os, "listdir", listed)
+        assert monitor.connect() and monitor.connect(), "it is to look again soon"
+        monitor.connect()
+        (connection,) = monitor.connections()
+    peer, _ = qemu.accept()
+    left[:] = [errno.ENOSPC, errno.ENOSPC]
+    monkeypatch.setattr(fs, "write_file", written)
+    peer.sendall(json.dumps(SHUTDOWN).encode() + b"\r\n")
+    monitor.read({connection.fileno()})
+    assert (tmp_path / "web1.example.com.shutdown").exists()
     monitor.close()
