@@ -18,7 +18,7 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ganeti import errors
@@ -282,7 +282,7 @@ def check_machine(token: Token, here: paths.Paths, now: float) -> None:
 
     :param now: the time of day in seconds since 1970.
     :raises JoinError: the token is for another machine or has expired, or this machine belongs to a
-        cluster.
+        cluster in which it is not the node of the token.
     """
     own = machine.current().hostname()
     if own != token.node_name.lower():
@@ -292,9 +292,34 @@ def check_machine(token: Token, here: paths.Paths, now: float) -> None:
             f"the token expired at {clock.format_time(token.expires)}. Make a new one with"
             f" 'gnt-node add --token {token.node_name}', and compare the clocks."
         )
-    found = node_state.cluster_traces(here)
-    if found:
-        raise JoinError(f"this machine already belongs to a cluster: {found[0]} exists")
+    # The cluster of the token may be the one to which this machine belongs; the master will say it.
+    if node_state.cluster_traces(here):
+        _require_own_node(here, token.node_name, _known_facts(here))
+
+
+def _known_facts(here: paths.Paths) -> dict[str, str]:
+    try:
+        return node_state.read_ssconf(here)
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
+def _require_own_node(here: paths.Paths, name: str, facts: Mapping[str, str]) -> None:
+    """Check that this machine, which has secrets, is a node of a cluster, also with former ones.
+
+    :param facts: ssconf values of the cluster.
+    :raises JoinError: it belongs to another cluster, or its master daemon runs.
+    """
+    if not node_state.is_own_node(here, name, facts):
+        raise JoinError(
+            f"this machine already belongs to a cluster, but not as node {name} of the cluster of"
+            f" the token: {node_state.cluster_traces(here)[0]} exists. If that cluster needs it no"
+            " more, run 'node-cleanup' on this machine, and this program again."
+        )
+    try:
+        node_state.require_no_master(here)
+    except errors.OpPrereqError as err:
+        raise JoinError(str(err)) from err
 
 
 @contextlib.contextmanager
@@ -327,7 +352,8 @@ def join(
     """Become the node that the token names.
 
     :param here: the paths of this machine.
-    :param say: gets a message before each step.
+    :param say: gets a message before each step. A node of this cluster may have former secrets,
+        because it was off while they were renewed; they are replaced.
     :param address: address of this machine from which to connect; None lets the system choose.
     :raises JoinError: the master cannot be reached, did not prove that it is the master, or refused
         this machine; nothing is left.
@@ -388,10 +414,11 @@ def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: UndoS
         for key, text in facts.items()
     ):
         raise JoinError("the master has sent damaged ssconf values")
-    undo.add(f"files in {here.data_dir}", partial(node_state.remove_state, here))
-    digest = node_state.write_credentials(here, node_state.Credentials(**given), name)
-    ssconf.write_local(facts, here)
-    node_state.make_file_directory(facts, here)
+    shared = node_state.Credentials(**given)
+    if node_state.cluster_traces(here):
+        _require_own_node(here, name, facts)
+        node_state.stop_node_daemons(here)
+    digest = node_state.equip(here, shared, name, facts, undo)
     for daemon in (node_state.NODED, node_state.CONFD):
         undo.add(daemon, partial(node_state.daemon_util, "stop", daemon))
         node_state.daemon_util("start", daemon)

@@ -12,9 +12,11 @@ import secrets
 import shutil
 import stat
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.config import ssconf as ssconf_files
 from ganeti.configfile import files as configfile
 from ganeti.constants import job, ssconf
 from ganeti.platform import paths, ssh_keys, users, watchdog_files
@@ -142,6 +144,25 @@ def replace_credentials(
     # The node of an unfinished renewal trusts an old certificate as well.
     fs.remove_file(here.server_ca_file)
     return write_credentials(here, shared, client_name)
+
+
+def equip(
+    here: paths.Paths, shared: Credentials, name: str, facts: Mapping[str, str], undo: UndoStack
+) -> str:
+    """Write what makes a machine a node; secrets which it has already are replaced.
+
+    :param facts: ssconf values of the cluster.
+    :returns: the digest of its client certificate.
+    :raises OSError: a file cannot be read or written.
+    """
+    if cluster_traces(here):
+        digest = replace_credentials(here, shared, name, undo)
+    else:
+        undo.add(f"files in {here.data_dir}", partial(remove_state, here))
+        digest = write_credentials(here, shared, name)
+    ssconf_files.write_local(facts, here)
+    make_file_directory(facts, here)
+    return digest
 
 
 def read_ssconf(here: paths.Paths) -> dict[str, str]:

@@ -18,7 +18,6 @@ from functools import partial
 
 from ganeti import errors, ht
 from ganeti.bootstrap import node_state, remote
-from ganeti.config import ssconf
 from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.tools.entry import reports_errors
@@ -124,13 +123,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
     assert isinstance(facts, dict)
     with UndoStack() as undo:
         name = str(credentials[remote.NODE_NAME])
-        if node_state.cluster_traces(here):
-            digest = node_state.replace_credentials(here, shared, name, undo)
-        else:
-            undo.add(f"files in {here.data_dir}", partial(node_state.remove_state, here))
-            digest = node_state.write_credentials(here, shared, name)
-        ssconf.write_local(facts, here)
-        node_state.make_file_directory(facts, here)
+        digest = node_state.equip(here, shared, name, facts, undo)
         for daemon in _DAEMONS if credentials[remote.START] else ():
             # A running daemon may still use other certificates.
             node_state.daemon_util("stop", daemon)

@@ -351,6 +351,53 @@ def test_a_machine_joins(lab: Lab) -> None:
     assert lab.strangers == []
 
 
+def _former_node(lab: Lab) -> node_state.Credentials:
+    """Let the machine be a node which has the secrets from before a renewal."""
+    former = node_state.new_credentials()
+    node_state.write_credentials(lab.machine, former, NODE)
+    pem = lab.machine.noded_client_cert_file
+    pin = x509.key_pin(Path(pem).read_text(encoding="ascii"), pem)
+    facts = {"cluster_name": "cluster.example.com\n", "node_key_pins": f"{NODE} {pin}\n"}
+    ssconf.write_local(facts, lab.machine)
+    ssconf.write_local(facts, lab.master)
+    return former
+
+
+def test_a_node_with_former_secrets_joins_again(lab: Lab) -> None:
+    """It was off while they were renewed. What proves its identity is its own key."""
+    former = _former_node(lab)
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came)
+        lab.join(offer.token)
+        acting.join()
+    assert node_state.read_credentials(lab.machine) == lab.shared != former
+    assert came[0].certificate == x509.digest_file(lab.machine.noded_client_cert_file)
+    assert ("stop", "ganeti-noded") in lab.daemons
+    assert lab.daemons[-2:] == [("start", "ganeti-noded"), ("start", "ganeti-confd")]
+
+
+def test_a_node_with_former_secrets_keeps_them_when_it_is_refused(lab: Lab) -> None:
+    former = _former_node(lab)
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came, "no such group")
+        with pytest.raises(JoinError, match="did not add this machine: no such group"):
+            lab.join(offer.token)
+        acting.join()
+    assert node_state.read_credentials(lab.machine) == former
+
+
+def test_a_node_of_another_cluster_with_this_name(lab: Lab) -> None:
+    former = _former_node(lab)
+    ssconf.write_local({"node_key_pins": f"{NODE} {'0' * 64}\n"}, lab.master)
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came)
+        with pytest.raises(JoinError, match="not as node node2.example.com of the cluster of the"):
+            lab.join(offer.token)
+        acting.join()
+    assert node_state.read_credentials(lab.machine) == former
+    assert len(lab.refused) == 1
+
+
 def test_a_machine_that_is_not_taken_in_forgets_everything(lab: Lab) -> None:
     with lab.offer() as (offer, came):
         acting = lab.take_in(came, "no such group")
