@@ -22,7 +22,7 @@ from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
 from ganeti.rapi import checks, declare, failures, openapi, origin, pages, represent
 from ganeti.rapi.call import Call, State
-from ganeti.rapi.declare import DELETE, GET, POST, PUT, Job, Operation, Read, Resource
+from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Job, Operation, Read, Resource
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
 from ganeti.rapi.job_limits import JobLimits
@@ -280,10 +280,10 @@ def most_body_bytes(operation: Operation, *, anonymous: bool) -> int:
     """Return the largest body of a request; 0 for an operation which takes none.
 
     The body of a job has further members, such as its priority, also where its opcode takes no
-    parameter from there.
+    parameter from there. Clients by others send a small one with each change (``DeleteFilter``).
     """
     if not isinstance(operation, Job) and operation.fields is None:
-        return 0
+        return ANONYMOUS_BODY_BYTES if isinstance(operation, DirectChange) else 0
     if anonymous:
         return ANONYMOUS_BODY_BYTES
     return READ_BODY_BYTES if isinstance(operation, Read) else messages.MAX_BODY_BYTES
