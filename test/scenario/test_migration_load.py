@@ -1,12 +1,17 @@
-"""Live migration of a real guest that writes all the time: no confirmed write is lost.
+"""A real guest that writes all the time is migrated under attack: no confirmed write is lost.
+
+Somebody in the network holds silent connections to the ports of migrations all the time.
 
 Where the guest is emulated it stands still while its memory is sent, see the driver's ``migrate``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +30,32 @@ WRITER = (
     "n=0; while :; do n=$((n+1)); printf '%-511s\\n' $n | dd of=/dev/vdb bs=512 "
     f'seek=$((n%{BLOCKS})) conv=notrunc,fsync 2>/dev/null && echo "wrote $n $n."; done'
 )
+
+
+@contextlib.contextmanager
+def silent_peers(address: str) -> Iterator[list[socket.socket]]:
+    """Connect to the first ports of migrations again and again, and say nothing.
+
+    :returns: the connections so far.
+    """
+    held: list[socket.socket] = []
+    over = threading.Event()
+
+    def attack() -> None:
+        while not over.wait(0.002):
+            for port in range(8102, 8105):
+                with contextlib.suppress(OSError):
+                    held.append(socket.create_connection((address, port), timeout=1))
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    try:
+        yield held
+    finally:
+        over.set()
+        attacker.join()
+        for one in held:
+            one.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +106,11 @@ def test_no_confirmed_write_is_lost(cluster: Cluster) -> None:
         first,
         NAME,
     ).ok()
-    socket = str(cluster.path(first, f"var/run/ganeti/kvm-hypervisor/ctrl/{NAME}.serial"))
+    console = str(cluster.path(first, f"var/run/ganeti/kvm-hypervisor/ctrl/{NAME}.serial"))
 
     def begins() -> bool:
         # While the guest's shell asks the terminal for its size, it takes no notice of a line.
-        with serial_line.connected(socket, 10) as serial:
+        with serial_line.connected(console, 10) as serial:
             serial.sendall(b"\n" + WRITER.encode() + b"\n")
             try:
                 wait_until(lambda: len(confirmed(cluster)) > 5, "it writes", patience_s=5)
@@ -90,7 +121,10 @@ def test_no_confirmed_write_is_lost(cluster: Cluster) -> None:
     wait_until(begins, "the guest writes")
     for target in (second, first, second):
         before = len(confirmed(cluster))
-        done = cluster.run("gnt-instance", "migrate", "-f", "-n", target, NAME).ok()
+        (address,) = cluster.rows("gnt-node", "list", "-o", "sip", target)[0]
+        with silent_peers(address) as held:
+            done = cluster.run("gnt-instance", "migrate", "-f", "-n", target, NAME).ok()
+        assert len(held) >= 5, "there was no attack"
         assert re.search(r"was paused for \d+ ms", done.text), done.text
         wait_until(lambda count=before: len(confirmed(cluster)) > count + 5, "it goes on writing")
     # The end comes without a warning.
