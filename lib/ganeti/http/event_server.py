@@ -20,7 +20,8 @@ client has gone.
 When too many clients connect, the client which was idle longest is disconnected. When none is idle,
 it is the one which has been sending its request for longest, among those of the address with most
 of them; the same happens when one address has more unfinished requests than it may. When too many
-TLS handshakes are not complete, the oldest one is disconnected.
+TLS handshakes are not complete, the oldest one is disconnected. A whole IPv6 network of 64 bits
+counts as one address (:func:`ganeti.http.peers.client_network`).
 
 The loop must never wait: an application which has to compute for long does it in a thread.
 """
@@ -38,7 +39,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ganeti import errors
-from ganeti.http import messages
+from ganeti.http import messages, peers
 from ganeti.http.head import MAX_HEADERS
 from ganeti.http.messages import Head, Refused, Response
 from ganeti.http.tls_stream import TlsProtocol, Unserved
@@ -65,6 +66,9 @@ _UNSERVED_SHARE = 4
 
 class Limits(NamedTuple):
     """Limits of one server: times in seconds, sizes in bytes.
+
+    What is limited for one address is limited for a whole IPv6 network of 64 bits, because one
+    client may have all its addresses.
 
     :ivar clients: number of connections at the same time.
     :ivar per_address: largest number of these from one address; None for no such limit.
@@ -259,10 +263,10 @@ class Server:
         try:
             if self._introduced:
                 async with asyncio.timeout(self._limits.head_s):
-                    connection.peer = messages.parse_introduction(await reader.readline())
-            self._clients_of[connection.peer] += 1
+                    connection.set_peer(messages.parse_introduction(await reader.readline()))
+            self._clients_of[connection.network] += 1
             connection.counted = True
-            if self._too_many_of(connection.peer):
+            if self._too_many_of(connection.network):
                 raise _Gone("its address has too many connections")
             await connection.serve()
         except (
@@ -282,13 +286,13 @@ class Server:
             self._idle.pop(connection, None)
             self.end_receiving(connection)
             if connection.counted:
-                _count_down(self._clients_of, connection.peer, 1)
+                _count_down(self._clients_of, connection.network, 1)
             await _close(writer)
 
-    def _too_many_of(self, peer: str) -> bool:
+    def _too_many_of(self, network: str) -> bool:
         """Tell whether an address has more connections than it may."""
         most = self._limits.per_address
-        return most is not None and self._clients_of[peer] > most
+        return most is not None and self._clients_of[network] > most
 
     def _disconnect_one(self) -> bool:
         """Disconnect a client for another one; return whether that was possible.
@@ -303,14 +307,16 @@ class Server:
             max(self._unfinished_of, key=self._unfinished_of.__getitem__)
         )
 
-    def _disconnect_slowest(self, peer: str) -> bool:
+    def _disconnect_slowest(self, network: str) -> bool:
         """Disconnect the client of an address which has been sending its request for longest."""
         begun_before = time.monotonic() - _JUST_BEGUN_S
         for connection, begun in self._receiving.items():
             if begun > begun_before:
                 return False
-            if connection.peer == peer:
-                _log.warning("client %s takes too long for its request while others wait", peer)
+            if connection.network == network:
+                _log.warning(
+                    "client %s takes too long for its request while others wait", connection.peer
+                )
                 self._disconnect(connection)
                 return True
         return False
@@ -335,38 +341,38 @@ class Server:
         :raises Refused: too many requests of the address are unfinished, and all are new.
         """
         most = self._limits.unfinished_per_address
-        peer = connection.peer
+        network = connection.network
         if (
             most is not None
-            and self._unfinished_of[peer] >= most
-            and not self._disconnect_slowest(peer)
+            and self._unfinished_of[network] >= most
+            and not self._disconnect_slowest(network)
         ):
             raise _busy("too many unfinished requests at once")
         self._receiving[connection] = time.monotonic()
-        self._unfinished_of[peer] += 1
+        self._unfinished_of[network] += 1
 
     def end_receiving(self, connection: _Connection) -> None:
         """Note that a request was received, or is given up."""
         if self._receiving.pop(connection, None) is not None:
-            _count_down(self._unfinished_of, connection.peer, 1)
+            _count_down(self._unfinished_of, connection.network, 1)
 
-    def hold(self, peer: str, size: int) -> None:
+    def hold(self, network: str, size: int) -> None:
         """Take memory for bytes of a body which have come; ``size`` is in bytes.
 
         :raises Refused: the limit for all bodies, or for those of the address, is exceeded.
         """
         share = self._limits.bodies_per_address
         if self._bodies_bytes + size > self._limits.bodies_bytes or (
-            share is not None and self._bodies_of[peer] + size > share
+            share is not None and self._bodies_of[network] + size > share
         ):
             raise _busy("too many large requests at once")
         self._bodies_bytes += size
-        self._bodies_of[peer] += size
+        self._bodies_of[network] += size
 
-    def unhold(self, peer: str, size: int) -> None:
+    def unhold(self, network: str, size: int) -> None:
         """Release the memory of a body."""
         self._bodies_bytes -= size
-        _count_down(self._bodies_of, peer, size)
+        _count_down(self._bodies_of, network, size)
 
     def begin_sending(self, connection: _Connection, size: int) -> None:
         """Note that a large answer is being sent; disconnect slow clients above the limit."""
@@ -408,11 +414,11 @@ def _busy(reason: str) -> Refused:
     return Refused(503, reason, headers=[("Retry-After", "5")])
 
 
-def _count_down(counter: Counter[str], peer: str, by: int) -> None:
+def _count_down(counter: Counter[str], network: str, by: int) -> None:
     """Subtract from what an address has; one which has nothing is forgotten."""
-    counter[peer] -= by
-    if counter[peer] <= 0:
-        del counter[peer]
+    counter[network] -= by
+    if counter[network] <= 0:
+        del counter[network]
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
@@ -442,8 +448,13 @@ class _Connection:
         self.counted = False
         self._gone: asyncio.Future[None] | None = None
         peer = writer.get_extra_info("peername")
-        self.peer: str = peer[0] if isinstance(peer, tuple) else "-"
+        self.set_peer(peer[0] if isinstance(peer, tuple) else "-")
         self.last = False
+
+    def set_peer(self, address: str) -> None:
+        """Say who the client is: the address for logs, and the network for the limits."""
+        self.peer = address
+        self.network = peers.client_network(address)
 
     async def serve(self) -> None:
         """Answer requests until the client or the server ends the connection."""
@@ -519,7 +530,7 @@ class _Connection:
             keep = keep and err.status not in (408, 413)
         finally:
             self._server.end_receiving(self)
-            self._server.unhold(self.peer, self.held)
+            self._server.unhold(self.network, self.held)
             self.held = 0
         size = 0 if head is None else max(head.length, 0)
         if max(size, len(response.body) if isinstance(response.body, bytes) else 0) > (
@@ -587,7 +598,7 @@ class _Connection:
             data = await self._reader.read(min(size, _PIECE_BYTES))
             if not data:
                 raise _Gone("the client has ended the connection within a body")
-            self._server.hold(self.peer, len(data))
+            self._server.hold(self.network, len(data))
             self.held += len(data)
             body += data
             size -= len(data)

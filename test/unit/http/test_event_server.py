@@ -327,6 +327,53 @@ def test_one_address_has_a_part_of_the_connections(start: Start) -> None:
             assert receive_answer(fourth)[0] == 200
 
 
+def _from(lab: HttpLab, address: str) -> socket.socket:
+    """Return a connection whose first line says that its client has this address."""
+    sock = lab.connect()
+    sock.sendall(messages.introduction(address, "2001:db8::1", 80))
+    return sock
+
+
+def test_an_ipv6_network_counts_as_one_address(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client with all addresses of its network gets no more than one with one of them."""
+    lab = start(limits=Limits(per_address=2), introduced=True)
+    own = [f"2001:db8:0:1::{number}" for number in range(1, 4)]
+    with _from(lab, own[0]) as first, _from(lab, own[1]) as second:
+        for sock in (first, second):
+            sock.sendall(request())
+            assert receive_answer(sock)[0] == 200
+        with _from(lab, own[2]) as third:
+            assert receive_all(third) == b""
+        with _from(lab, "2001:db8:0:2::1") as other:
+            other.sendall(request())
+            assert receive_answer(other)[0] == 200
+
+    lab = start(limits=Limits(bodies_bytes=1000, bodies_per_address=500), introduced=True)
+    with _from(lab, own[0]) as first, _from(lab, own[1]) as second:
+        first.sendall(request("/", "PUT", b"", "Content-Length: 400") + b"x" * 390)
+        _wait_for(lambda: lab.server.bodies_bytes == 390)
+        second.sendall(request("/", "PUT", b"y" * 200))
+        assert receive_answer(second)[0] == 503
+        first.sendall(b"x" * 10)
+        assert receive_answer(first)[2] == b"PUT 400"
+    _wait_for(lambda: lab.server.bodies_bytes == 0)
+
+    lab = start(limits=Limits(unfinished_per_address=1), introduced=True)
+    with _from(lab, own[0]) as first, _from(lab, own[1]) as second:
+        first.sendall(b"GET / HT")
+        _wait_for(lambda: lab.server.unfinished == 1)
+        second.sendall(b"GET / HT")
+        assert receive_answer(second)[0] == 503
+        monkeypatch.setattr(event_server, "_JUST_BEGUN_S", 0.0)
+        with _from(lab, own[2]) as third:
+            third.sendall(request())
+            assert receive_answer(third)[2] == b"GET 0"
+        assert receive_all(first) == b""
+    assert [one.peer for one in lab.exchanges][-1] == own[2]
+
+
 def test_a_stream(start: Start) -> None:
     lab = start()
     with lab.connect() as sock:
