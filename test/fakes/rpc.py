@@ -260,6 +260,12 @@ class FakeRpc:
         self._marked.add((args["token"], args["key"]))
         return dict.fromkeys(args["directories"])
 
+    def _directory_space(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        return dict.fromkeys(args["files"], 1 << 50)
+
+    def _export_sizes(self, node: str, args: dict[str, Any]) -> int:
+        return int(args["disk"].size) << 20
+
     def _directory_seen(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return {
             path: [
@@ -432,10 +438,12 @@ ASKING = frozenset(
         calls.BLOCKDEV_SNAPSHOT_LIST,
         calls.BRIDGES_EXIST,
         calls.DIRECTORY_MARK,
+        calls.DIRECTORY_SPACE,
         calls.DIRECTORY_SEEN,
         calls.DIRECTORY_UNMARK,
         calls.EXPORT_FIND,
         calls.EXPORT_INFO,
+        calls.EXPORT_SIZES,
         calls.EXPORT_LIST,
         calls.HELPER_STATUS,
         calls.HOTPLUG_SUPPORTED,

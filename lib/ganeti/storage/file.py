@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from ganeti.objects.disk import Disk
 from ganeti.platform import paths
 from ganeti.storage import base, content
 from ganeti.storage.base import BlockDevice
-from ganeti.utils import fs, retry, shared_dir
+from ganeti.utils import free_space, fs, retry, shared_dir
 
 _MIB = 1 << 20
 # The usual file systems have no larger sparse files.
@@ -209,6 +209,55 @@ def space(virtual_path: str) -> dict[str, int]:
     }
 
 
+def try_file(directory: str, size: int) -> None:
+    """Check that a directory can have a file of a size (bytes), with one which has no name.
+
+    :raises OSError: it cannot; ext4 has files of at most 16 TiB, FAT of 4 GiB.
+    """
+    import tempfile
+
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as stream:
+        os.truncate(stream.fileno(), size)
+
+
+def space_for(
+    directory: str, size: int, removed: Iterable[str] = (), *, sparse: bool = False
+) -> int:
+    """Return how many bytes may be written to files in a directory, also in one that will be made.
+
+    A part of the file system is kept free (:mod:`ganeti.utils.free_space`).
+
+    :param size: of its largest file, in bytes.
+    :param removed: local paths; the space of what begins so counts as free, because it is removed
+        before the files are made.
+    :param sparse: the files have holes, so they may be larger than the free space.
+    :raises OSError: a file of this size cannot be made there.
+    """
+    there = directory
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    going = 0
+    for path in removed:
+        top, begin = os.path.split(path)
+        if os.path.isdir(top):
+            going += sum(_taken(f"{top}/{one}") for one in os.listdir(top) if one.startswith(begin))
+    free = free_space.measured(there, removed=going)
+    # A file for which there is no space fails for that reason first.
+    try_file(there, size if sparse or size <= free else 0)
+    return free
+
+
+def _taken(path: str) -> int:
+    """Return the bytes which a file, or the files of a directory, take; what goes takes none."""
+    found = 0
+    for one in (path, *(f"{top}/{name}" for top, _, names in os.walk(path) for name in names)):
+        try:
+            found += os.lstat(one).st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return found
+
+
 # The device
 
 
@@ -360,12 +409,9 @@ class FileDevice(BlockDevice):
 
         :raises BlockDeviceError: it cannot; ext4 has files of at most 16 TiB, FAT of 4 GiB.
         """
-        import tempfile
-
         directory = os.path.dirname(self._path)
         try:
-            with tempfile.TemporaryFile(dir=directory, buffering=0) as stream:
-                os.truncate(stream.fileno(), size)
+            try_file(directory, size)
         except OSError as err:
             raise self.fail(
                 f"the file system of {directory} cannot have a file of {size // _MIB} MiB", err

@@ -43,13 +43,24 @@ def kept_free(size: int) -> int:
     return min(_KEPT_MOST, max(size // 20, _KEPT_LEAST), size // 4)
 
 
+def measured(directory: str, *, removed: int = 0) -> int:
+    """Return how many bytes may be written in a directory.
+
+    :param removed: bytes there which count as free, because they are removed before.
+    :raises OSError: it cannot be measured.
+    """
+    found = os.statvfs(directory or ".")
+    # Without the reserve of root.
+    free = found.f_bavail * found.f_frsize + removed
+    return max(0, free - kept_free(found.f_blocks * found.f_frsize))
+
+
 def available(directory: str) -> int | None:
     """Return how many bytes may be written in a directory; None if it cannot be measured."""
     try:
-        found = os.statvfs(directory or ".")
+        return measured(directory)
     except OSError:
         return None
-    return max(0, found.f_bavail * found.f_frsize - kept_free(found.f_blocks * found.f_frsize))
 
 
 def at_most(directory: str, size: int) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cryptography.x509
 import pytest
@@ -588,6 +589,21 @@ def test_how_much_of_a_device_is_sent(node, device_bytes, size_mib, sent):
     else:
         words = transfers._raw("export", disk).words
         assert words[words.index("--bytes") + 1] == str(sent)
+
+
+def test_how_much_an_export_will_have(node, monkeypatch):
+    """A raw export has the bytes of the disk; a disk which is not active has its recorded size."""
+    found = instance()
+    disk = replace(found.disks_info[0], size=9)
+    assert transfers.export_sizes(found, [disk]) == [9 << 20]
+    source = storage.device(disk).path
+    os.makedirs(os.path.dirname(source))
+    with open(source, "wb") as stream:
+        stream.truncate((8 << 20) + 512)
+    assert transfers.export_sizes(found, [disk]) == [(8 << 20) + 512]
+    script = SimpleNamespace(export_script="/srv/os/export")
+    monkeypatch.setattr(transfers.os_definitions, "require", lambda _name: script)
+    assert transfers.export_sizes(replace(found, os="packs"), [disk, disk]) == [None, None]
 
 
 @pytest.mark.programs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -30,3 +31,27 @@ def test_marks_in_directories_for_exports_and_disks(here):
     assert os.listdir(here.to_local(files)) == []
     with pytest.raises(errors.OpExecError, match="marks were not removed"):
         directories.directory_unmark(["/etc"], "token", "me")
+
+
+def test_the_space_of_directories(here, monkeypatch):
+    """Each directory has its own answer; one which will be made counts, too."""
+    export_dir, files = paths.Paths().export_dir, "/srv/ganeti/file-storage"
+    os.makedirs(here.to_local(export_dir))
+    asked = {export_dir: 1 << 20, files: 1 << 20, "/etc": 0}
+    found = directories.directory_space(asked, [f"{export_dir}/web~new"], sparse=False)
+    assert found.pop("/etc").startswith("path /etc is in the system directory")
+    assert found.keys() == {export_dir, files}
+    assert all(isinstance(free, int) for free in found.values())
+    truncate = os.truncate
+
+    def limited(path, size):
+        if size > 16 << 40:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        truncate(path, min(size, 1 << 20))
+
+    monkeypatch.setattr(os, "truncate", limited)
+    asked = {files: (16 << 40) + 1}
+    assert directories.directory_space(asked, [], sparse=True) == {
+        files: f"{files}: File too large"
+    }
+    assert isinstance(directories.directory_space({files: 16 << 40}, [], sparse=True)[files], int)

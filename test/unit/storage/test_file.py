@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -285,6 +286,43 @@ def test_a_growth_which_the_file_system_cannot_hold_changes_nothing(
         device.grow((16 << 20) - 3, dry_run=True, backing_store=True)
     assert device.size_bytes() == 4 * MIB
     assert [path.name for path in local(root).parent.iterdir()] == ["disk0"]
+
+
+def test_the_space_of_a_directory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of one which will be made; the space of what goes first counts as free."""
+    top = root / "space"
+    top.mkdir()
+    # What other programs of this machine write meanwhile must not matter.
+    monkeypatch.setattr(
+        os, "statvfs", lambda _path: types.SimpleNamespace(f_frsize=1, f_bavail=7, f_blocks=8)
+    )
+    # A quarter of so small a file system is kept free.
+    assert file.space_for(str(top), 0) == file.space_for(str(top / "later" / "still"), 0) == 5
+    (top / "web~new.1").mkdir()
+    (top / "web~new.1" / "disk").write_bytes(b"x" * 100_000)
+    (top / "web").write_bytes(b"x" * 100_000)
+    assert 100_000 <= file.space_for(str(top), 0, [str(top / "web~new")]) - 5 < 200_000
+    assert sorted(path.name for path in top.iterdir()) == ["web", "web~new.1"]
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "sparse", "tried"), [(5, 5, False, 5), (6, 5, False, 0), (6, 5, True, 6)]
+)
+def test_a_largest_file_is_tried(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    free: int,
+    sparse: bool,
+    tried: int,
+) -> None:
+    sizes = []
+    monkeypatch.setattr(
+        os, "statvfs", lambda _path: types.SimpleNamespace(f_frsize=1, f_bavail=free, f_blocks=0)
+    )
+    monkeypatch.setattr(os, "truncate", lambda _fd, wanted: sizes.append(wanted))
+    assert file.space_for(str(root), size, sparse=sparse) == free
+    assert sizes == [tried]
 
 
 def test_a_file_which_ends_within_a_mib_grows_to_whole_ones(root: Path) -> None:

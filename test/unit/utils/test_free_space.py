@@ -55,6 +55,11 @@ def test_a_part_is_kept_free(size: int, kept: int) -> None:
 
 def test_what_is_available(disk: FileSystem) -> None:
     assert free_space.available("/") == 2 * GIB
+    assert free_space.measured("/", removed=GIB) == 3 * GIB
+    disk.free = GIB
+    # What is removed first fills what is kept free.
+    assert free_space.measured("/", removed=2 * GIB) == 0
+    disk.free = 6 * GIB
     free_space.require("/", 2 * GIB, "image a")
     with pytest.raises(NoSpace, match=r"image a needs 2049 MiB, but only 2048 MiB may be .* in /x"):
         free_space.require("/x", 2 * GIB + 1, "image a")

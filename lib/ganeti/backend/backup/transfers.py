@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from ganeti import errors, storage
 from ganeti.backend.backup import exports
 from ganeti.backend.instance import os as os_definitions
-from ganeti.backend.registry import serves
+from ganeti.backend.registry import attempt, serves
 from ganeti.constants.cli import EXIT_FAILURE
 from ganeti.objects import codec
 from ganeti.objects.disk import Disk
@@ -246,6 +246,25 @@ def _content_bytes(disk: Disk) -> int:
     if -(-size // _MIB) < disk.size:
         raise device.fail(f"has {size} bytes, fewer than the {disk.size} MiB of the disk")
     return min(size, disk.size * _MIB)
+
+
+@serves(calls.EXPORT_SIZES)
+def export_sizes(instance: FilledInstance, disks: Sequence[Disk]) -> list[int | None | Exception]:
+    """Return how many bytes the export of each disk will have; None when a script makes its data.
+
+    A disk which is not active has the size that is recorded.
+    """
+    definition = os_definitions.require(instance.os) if instance.os else None
+    if definition is not None and definition.export_script is not None:
+        return [None] * len(disks)
+    return [attempt(_export_bytes, disk) for disk in disks]
+
+
+def _export_bytes(disk: Disk) -> int:
+    try:
+        return _content_bytes(disk)
+    except errors.BlockDeviceError:
+        return disk.size * _MIB
 
 
 def _script(

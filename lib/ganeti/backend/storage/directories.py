@@ -1,11 +1,12 @@
-"""Handlers which tell whether this node and others see the same directory.
+"""Handlers which tell whether this node and others see the same directory, and its free space.
 
-:mod:`ganeti.utils.shared_dir` does the work. Marks are made only below the export directory and
-below directories which may hold disks.
+:mod:`ganeti.utils.shared_dir` does the work of the first. Files are made only below the export
+directory and below directories which may hold disks.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -23,7 +24,7 @@ T = TypeVar("T")
 def _local(virtual: str) -> str:
     """Return the path of a directory on this node.
 
-    :raises FileStoragePathError: no marks are made there.
+    :raises FileStoragePathError: nothing is made there.
     """
     if not paths.is_below(paths.Paths().export_dir, os.path.normpath(virtual)):
         file_storage.check_acceptable(virtual)
@@ -40,6 +41,24 @@ def _each(directories: Sequence[str], ask: Callable[[str], T]) -> dict[str, T | 
             found[directory] = str(err)
         except OSError as err:
             found[directory] = f"{directory}: {err.strerror}"
+    return found
+
+
+@serves(calls.DIRECTORY_SPACE)
+def directory_space(
+    files: dict[str, int], removed: list[str], sparse: bool
+) -> dict[str, int | str]:
+    """Return how many bytes may be written in each directory, or why a file cannot be made there.
+
+    :param files: directory -> the size of the largest file, in bytes.
+    :param removed: what begins with one of these paths counts as free.
+    :param sparse: the files have holes, so they may be larger than the free space.
+    """
+    found: dict[str, int | str] = {}
+    for directory, size in files.items():
+        going = [_local(path) for path in removed if os.path.dirname(path) == directory]
+        space = functools.partial(file_storage.space_for, size=size, removed=going, sparse=sparse)
+        found |= _each([directory], space)
     return found
 
 

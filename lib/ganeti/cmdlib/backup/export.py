@@ -178,6 +178,8 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 errors.ECODE_STATE,
             )
         self._require_snapshot_space(instance, source, disks)
+        if target is not None and disks:
+            exports.require_space(self.ctx, instance, source, target, disks)
         work = zeroing.plan(self.config, self.op, instance, source, running=running)
         return ExportPlan(instance, source, running, target, remote, "", work)
 

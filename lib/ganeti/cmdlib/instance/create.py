@@ -194,15 +194,11 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
             conflicts_check=op.conflicts_check,
             reserved=self.reserved,
         )
+        uuids = [one.uuid for one in nodes]
         adopt.require_storage(
-            self.config,
-            self.rpc,
-            self.template,
-            [node.uuid for node in nodes],
-            disk_specs,
-            reserved=self.reserved,
+            self.config, self.rpc, self.template, uuids, disk_specs, self.reserved, directory
         )
-        disk_work.require_spindles_allowed(self.config, [one.uuid for one in nodes], op.disks)
+        disk_work.require_spindles_allowed(self.config, uuids, op.disks)
         facts = planning.check_policy(self, nodes, parameters, disk_specs, len(planned_nics))
         params.require_startable(
             self.hypervisor, parameters.hvparams_filled, self.name, disk_specs, len(planned_nics)

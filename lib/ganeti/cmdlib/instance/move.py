@@ -25,6 +25,7 @@ from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy import ratios
 from ganeti.cmdlib.ops.transfer import disk_copy
+from ganeti.constants.disk import FILE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.objects.disk_templates import COPYABLE
@@ -109,6 +110,8 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         capacity.require_free_space(
             self.config, self.rpc, [target.uuid], capacity.volumes_mib(disks)
         )
+        files = [disk.size for disk in disks if disk.dev_type == FILE]
+        capacity.require_possible_files(self.config, self.rpc, [target.uuid], FILE, files)
         return MovePlan(instance, source, target, disks, up)
 
     # -- act -------------------------------------------------------------------

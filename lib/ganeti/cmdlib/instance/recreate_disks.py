@@ -236,6 +236,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         for uuid in uuids:
             prereq.require_online(self.config.node(uuid))
         needed = capacity.volumes_mib(specs.with_new_metadata(disk) for disk in disks)
+        template = disks[0].dev_type if disks else ""
+        asked = [disk.size for disk in disks]
+        capacity.require_possible_files(self.config, self.rpc, uuids, template, asked)
         # On its present nodes a disk keeps its minors.
         minors = sum(disk.has_replicas for disk in disks) if nodes else 0
         capacity.require_free_space(self.config, self.rpc, uuids, needed, new_minors=minors)

@@ -15,9 +15,11 @@ from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
 from ganeti.wire.calls.base import (
     DISK,
     INSTANCE,
+    MULTI_DISKS,
     PLAIN,
     Arg,
     Call,
+    EachResult,
     Encoding,
     Filler,
     ObjectEncoding,
@@ -132,6 +134,14 @@ FINALIZE_EXPORT = Call(
     ),
     timeout_s=900,
     work="completion of an export",
+)
+#: How much the exports of disks will have (of this project).
+#: -> per disk bytes; None when a script of the operating system makes its data
+EXPORT_SIZES = Call(
+    "export_sizes",
+    (Arg("instance", INSTANCE), Arg("disks", MULTI_DISKS)),
+    EachResult(ResultCodec(ht.Maybe(ht.NonNegInt))),
+    timeout_s=300,
 )
 #: -> name of the transfer
 EXPORT_START = Call(

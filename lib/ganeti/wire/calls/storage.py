@@ -552,3 +552,19 @@ DIRECTORY_UNMARK = Call(
     timeout_s=TIMEOUT_NORMAL_S,
     many=True,
 )
+#: Ask for the free space of directories, in which a file of so many bytes must be possible.
+#: ``files``: directory -> the size of its largest new file. ``removed``: paths; what begins so is
+#: removed before the files are made, so its space counts as free. ``sparse``: a file takes space
+#: only when it is written.
+#: -> directory -> bytes, or why such a file cannot be made there
+DIRECTORY_SPACE = Call(
+    "directory_space",
+    (
+        Arg("files", PLAIN, ht.DictOf(ht.NonEmptyString, ht.NonNegInt)),
+        Arg("removed", PLAIN, ht.ListOf(ht.NonEmptyString)),
+        Arg("sparse", PLAIN, ht.Bool),
+    ),
+    ResultCodec(ht.DictOf(ht.Str, ht.Or(ht.NonNegInt, ht.Str))),
+    timeout_s=TIMEOUT_NORMAL_S,
+    many=True,
+)

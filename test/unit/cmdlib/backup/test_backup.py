@@ -349,6 +349,64 @@ def test_a_guest_is_not_stopped_without_space_for_its_snapshots(free, left, enou
     assert acting(master) == []
 
 
+@pytest.mark.parametrize(
+    ("sizes", "free_mib", "problem"),
+    [
+        ([1024 << 20, 1 << 20], 1025, None),
+        ([1024 << 20, (1 << 20) + 1], 1025, "1026 MiB needed in /var/lib/ganeti/export, 1025 MiB"),
+        ([1024 << 20, None], 1025, None),
+        ([1024 << 20, None], 1024, "1025 MiB needed in /var/lib/ganeti/export, 1024 MiB may"),
+        ([None, None], 0, "1 MiB needed in /var/lib/ganeti/export, 0 MiB may"),
+    ],
+)
+def test_a_guest_is_not_stopped_without_space_for_its_export(sizes, free_mib, problem):
+    """A raw export has each byte of the disk; what a script writes is not known."""
+    master, _nodes = exporting(disks=2)
+    left = iter(sizes)
+    master.rpc.answers["export_sizes"] = lambda node, args: next(left)
+    master.rpc.answers["directory_space"] = lambda node, args: {
+        "/var/lib/ganeti/export": free_mib << 20
+    }
+    if problem is None:
+        master.run(export())
+    else:
+        assert problem in master.refused(export(), errors.ECODE_NORES)
+        assert acting(master) == []
+        assert master.rpc.where("web") == ["node1"]
+    ((node, args),) = master.rpc.of("directory_space")
+    assert node == NODE2
+    # Of the largest raw file; what an interrupted export of the instance has left goes first.
+    largest = max((size for size in sizes if size is not None), default=0)
+    assert args["files"] == {"/var/lib/ganeti/export": largest}
+    assert args["removed"] == ["/var/lib/ganeti/export/web.example.com~new"]
+    assert master.job.said("may need up to") == (None in sizes and problem is None)
+
+
+def test_a_guest_is_not_stopped_for_a_target_which_cannot_be_written():
+    master, _nodes = exporting()
+    reason = "/var/lib/ganeti/export: Read-only file system"
+    master.rpc.answers["directory_space"] = {"/var/lib/ganeti/export": reason}
+    text = master.refused(export(), errors.ECODE_ENVIRON)
+    assert f"node {NODE2} cannot take the export of instance web.example.com" in text
+    assert "Read-only file system" in text
+    assert acting(master) == []
+
+
+@pytest.mark.parametrize(("call", "node"), [("export_sizes", NODE1), ("directory_space", NODE2)])
+def test_a_node_which_cannot_check_the_space(call, node):
+    """A release which does not know the question exports as before; a failure is one."""
+    master, _nodes = exporting()
+    master.rpc.errors[call] = errors.NodeLacksCall(node, call, "no such procedure")
+    master.run(export())
+    assert master.job.said("the space for the export was not checked")
+    other, _nodes = exporting()
+    other.rpc.errors[call] = "the operating system is damaged"
+    assert "is damaged" in other.refused(export(), errors.ECODE_ENVIRON)
+    other.rpc.errors[call] = errors.NodeRefused(node, call, "another cluster")
+    assert "another cluster" in other.refused(export(), errors.ECODE_ENVIRON)
+    assert acting(other) == []
+
+
 def test_an_old_snapshot_which_cannot_be_measured_is_no_free_space():
     disk = plain_disk()
     instance = instance_of("web", disks=(disk.uuid,), admin_state="up", disks_active=True)

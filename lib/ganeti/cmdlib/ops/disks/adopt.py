@@ -112,6 +112,7 @@ def require_storage(
     node_uuids: Sequence[str],
     disk_specs: Sequence[DiskSpec],
     reserved: Instance | None = None,
+    directory: str | None = None,
 ) -> None:
     """Check the storage of a new instance: adopted devices, or free space for new disks.
 
@@ -119,6 +120,7 @@ def require_storage(
 
     :param node_uuids: UUIDs of the nodes of the new instance, the primary node first.
     :param reserved: the forthcoming instance which becomes real; its reservation counts as free.
+    :param directory: of disk files; None for other disks.
     :raises errors.OpPrereqError: a device cannot be adopted, or a node has too little free space.
     """
     if any(spec.get("adopt") for spec in disk_specs):
@@ -129,6 +131,8 @@ def require_storage(
             spec["size"] = size_mib
         return
     if template not in LVM_BASED:
+        asked = [spec["size"] for spec in disk_specs]
+        capacity.require_possible_files(config, rpc, node_uuids, template, asked, directory)
         return
     needed = capacity.needed_mib(template, disk_specs)
     minors = len(disk_specs) if template == DRBD8 and reserved is None else 0

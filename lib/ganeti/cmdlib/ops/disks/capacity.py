@@ -1,7 +1,8 @@
-"""Checks of free disk space, which logical units make before they create disks.
+"""Checks of free disk space and other limits, which logical units make before they create disks.
 
 Only the free space of volume groups is checked: they are the one kind of storage whose space is
-taken when a disk is created. Files are sparse, and external storage has its own rules.
+taken when a disk is created. Files are sparse, and only their largest size is checked. External
+storage has its own rules.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.ops.disks.devices import exclusive_storage
-from ganeti.constants.disk import DRBD8, ST_LVM_VG
+from ganeti.constants.disk import DRBD8, FILE, SHARED_FILE, ST_LVM_VG
 from ganeti.objects import disk_templates, fill
-from ganeti.wire.calls import NODE_INFO
+from ganeti.wire.calls import DIRECTORY_SPACE, NODE_INFO
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -157,3 +158,38 @@ def _require_minors(
             " ('modprobe drbd minor_count=255'), when no DRBD device of the node is in use.",
             errors.ECODE_NORES,
         )
+
+
+#: Each file system can have files of nearly this size (MiB); so nobody is asked for smaller ones.
+_ANY_FILE_MIB = 4096
+
+
+def require_possible_files(
+    config: Config,
+    rpc: RpcRunner,
+    node_uuids: Collection[str],
+    template: str,
+    sizes_mib: Iterable[int],
+    directory: str | None = None,
+) -> None:
+    """Check that nodes can have the files of new disks, which ext4 limits to 16 TiB, FAT to 4 GiB.
+
+    A node which does not answer is no error here: the disks are made only where it does.
+
+    :param directory: of the files; None for the one of the cluster.
+    :raises errors.OpPrereqError: the file system of a node cannot have the largest of them.
+    """
+    largest = max(sizes_mib, default=0)
+    directory = directory or config.cluster().disk_directory(template)
+    if template not in (FILE, SHARED_FILE) or largest < _ANY_FILE_MIB or not directory:
+        return
+    answers = rpc.call_many(
+        DIRECTORY_SPACE, list(node_uuids), files={directory: largest << 20}, removed=[], sparse=True
+    )
+    for answer in answers.values():
+        if answer.failure is None and isinstance(answer.data.get(directory), str):
+            raise errors.OpPrereqError(
+                f"node {answer.node_name} cannot have a disk of template {template} with"
+                f" {largest} MiB: {answer.data[directory]}",
+                errors.ECODE_NORES,
+            )

@@ -255,6 +255,9 @@ def plan(
     directory = None
     if template in INSTANCE_DEPENDENT_PATH:
         directory = specs.file_directory(config, template, file_storage_dir, instance.name)
+        asked = [spec["size"] for spec in disk_specs]
+        here = [instance.primary_node]
+        capacity.require_possible_files(config, ctx.rpc, here, template, asked, directory)
     elif file_storage_dir:
         raise errors.OpPrereqError(
             f"disk template {template} does not use a file storage directory", errors.ECODE_INVAL

@@ -299,10 +299,13 @@ def require_free_space(
     """
     added = [step.spec for step in disk_plan.steps if step.action == MOD_ADD]
     needed = capacity.needed_mib(disk_plan.template, added)
+    nodes = config.instance_nodes(instance)
+    asked = [spec["size"] for spec in added]
+    capacity.require_possible_files(config, rpc, nodes, disk_plan.template, asked)
     capacity.require_free_space(
         config,
         rpc,
-        config.instance_nodes(instance),
+        nodes,
         needed,
         new_minors=len(added) if disk_plan.template == DRBD8 else 0,
     )

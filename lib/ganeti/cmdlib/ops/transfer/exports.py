@@ -1,4 +1,4 @@
-"""Finding the nodes which have an export of an instance, and removing what is not needed.
+"""The exports on nodes: finding and removing them, and the space for a new one.
 
 An export is known by its identity, and never by the name of the node which has it: several nodes
 may have one export directory, on a network file system.
@@ -6,18 +6,22 @@ may have one export directory, on a network file system.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.disks import same_directory
 from ganeti.platform import paths
+from ganeti.rpc.results import each
+from ganeti.wire.calls import DIRECTORY_SPACE
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
     from ganeti.config import Config
+    from ganeti.objects import Disk, Instance, Node
     from ganeti.rpc import Result, RpcRunner
 
 
@@ -167,3 +171,71 @@ def remove_older(ctx: Context, name: str, target_uuid: str, identity: str) -> No
 def _views(rpc: RpcRunner, target_uuid: str, others: Iterable[str]) -> same_directory.Views:
     directory = paths.Paths().export_dir
     return same_directory.compare(rpc, [directory], [target_uuid], others)[directory]
+
+
+def require_space(
+    ctx: Context, instance: Instance, source: Node, target: Node, disks: Sequence[Disk]
+) -> None:
+    """Check that the target has the space for an export, before the guest is stopped for it.
+
+    What a script of the operating system writes may need less than its disk; a lack of space for
+    all of it is a warning.
+
+    :raises errors.OpPrereqError: its directory cannot be written, or has too little space.
+    """
+    what = f"the export of instance {instance.name}"
+    sent = [(disk, instance) for disk in disks]
+    answer = ctx.rpc.call(calls.EXPORT_SIZES, source.uuid, instance=instance, disks=sent)
+    sizes = _answered(ctx, answer, f"node {source.name} cannot make {what}")
+    if sizes is None:
+        return
+    known = [one.payload() for one in each(calls.EXPORT_SIZES, answer, len(disks))]
+    raw = [size for size in known if size is not None]
+    directory = paths.Paths().export_dir
+    answer = ctx.rpc.call(
+        DIRECTORY_SPACE,
+        target.uuid,
+        files={directory: max(raw, default=0)},
+        removed=[posixpath.join(directory, instance.name + calls.UNFINISHED)],
+        sparse=False,
+    )
+    found = _answered(ctx, answer, f"node {target.name} cannot take {what}")
+    if found is None:
+        return
+    free = found.get(directory, "no answer")
+    if isinstance(free, str):
+        raise errors.OpPrereqError(
+            f"node {target.name} cannot take {what} in {directory}: {free}", errors.ECODE_ENVIRON
+        )
+    scripts = sum(disk.size for disk, size in zip(disks, known, strict=True) if size is None) << 20
+    # A script writes something, too.
+    least = sum(raw) + bool(scripts)
+    if free < least:
+        raise errors.OpPrereqError(
+            f"not enough space on node {target.name} for {what}: {_mib(least)} MiB needed in"
+            f" {directory}, {free >> 20} MiB may be written (a part of the file system is kept"
+            " free). Free some space there, or choose another target.",
+            errors.ECODE_NORES,
+        )
+    if free < sum(raw) + scripts:
+        ctx.log.warn(
+            f"node {target.name} may write {free >> 20} MiB in {directory}; {what} may need up to"
+            f" {_mib(sum(raw) + scripts)} MiB, as its operating system writes it"
+        )
+
+
+def _answered(ctx: Context, answer: Result, problem: str) -> Any:
+    """Return the data of a check; None, with a warning, when the node does not know it yet.
+
+    :raises errors.OpPrereqError: the node failed.
+    """
+    if isinstance(answer.failure, errors.NodeLacksCall):
+        ctx.log.warn(f"the space for the export was not checked: {why(answer.failure)}")
+        return None
+    if answer.failure is not None:
+        raise errors.OpPrereqError(f"{problem}: {why(answer.failure)}", errors.ECODE_ENVIRON)
+    return answer.data
+
+
+def _mib(size: int) -> int:
+    return -(-size >> 20)
