@@ -50,6 +50,29 @@ def instances(config: Config, findings: Findings, found: Iterable[Instance]) -> 
             warning=True,
         )
         _exclusive(config, findings, instance)
+        _metadata(config, findings, instance)
+
+
+def _metadata(config: Config, findings: Findings, instance: Instance) -> None:
+    """Check that no disk is recorded with more than its metadata hold.
+
+    Its devices have only what they hold. The rest of the recorded size does not exist.
+    """
+    for index, disk in enumerate(config.instance_disks(instance)):
+        largest, metadata = disk.largest_mib, disk.metadata_device
+        if largest is None or metadata is None:
+            continue
+        findings.check(
+            disk.size > largest,
+            "EINSTANCELAYOUT",
+            instance.name,
+            f"disk {index} is recorded with {disk.size} MiB, but its metadata on each node have"
+            f" {metadata.size} MiB, which is enough for {largest} MiB, and its devices have no"
+            " more. Correct the record with 'gnt-cluster repair-disk-sizes"
+            f" {instance.name}' while the instance runs; 'gnt-instance grow-disk' says how to make"
+            " larger metadata.",
+            warning=True,
+        )
 
 
 def _exclusive(config: Config, findings: Findings, instance: Instance) -> None:

@@ -281,6 +281,12 @@ def two_secondaries(c: Cluster) -> None:
     )
 
 
+def recorded_too_large(c: Cluster) -> None:
+    disk = c.data.disks[mirror("web", "node2", 0).uuid]
+    large = dataclasses.replace(disk, size=5 << 20)
+    c.become(dataclasses.replace(c.data, disks={**c.data.disks, disk.uuid: large}))
+
+
 def together(c: Cluster) -> None:
     c.cluster(tags=("htools:iextags:service",))
     for name in ("flat", "web"):
@@ -391,6 +397,12 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
             c.tell(NODE2, drbd_connections=[minor(2, role="Primary")]),
         )[0],
         f"disk/0 is writable on node {NODE2}, but the instance belongs to node {NODE1}",
+    ),
+    (
+        "EINSTANCELAYOUT",
+        recorded_too_large,
+        "disk 0 is recorded with 5242880 MiB, but its metadata on each node have 128 MiB, which is"
+        " enough for 4193152 MiB",
     ),
     ("EINSTANCELAYOUT", two_secondaries, "node2.example.com, node3.example.com"),
     ("EINSTANCEMISSINGCFGPARAMETER", no_spindles, "spindles of disk 0"),
