@@ -86,7 +86,8 @@ def text_of(layout: Layout, hvparams: Mapping[str, Any], side: HostSide) -> str:
     lines += [(f"{side.devices_prefix}.allow", disk.device) for disk in side.disks if disk.device]
     lines += side.limits
     lines += _network(side.interfaces)
-    # Last, so that they count more than the lines above.
+    lines = [(key, _kept(value)) for key, value in lines]
+    # Last, so that they count more than the lines above; written as LXC is to read them.
     lines += lxc.parse_extra_config(hvparams.get("extra_config") or "")
     for key, value in lines:
         if not value.isprintable():
@@ -94,6 +95,16 @@ def text_of(layout: Layout, hvparams: Mapping[str, Any], side: HostSide) -> str:
                 f"the value of {key} has a line break or another control character: {value!r:.100}"
             )
     return "".join(f"{key} = {value}\n" for key, value in lines)
+
+
+def _kept(value: str) -> str:
+    """Return a value in quotes if LXC would take its own quotes, or spaces at its ends, away.
+
+    LXC removes spaces around a value, and then one pair of equal quotes around it; so the words of
+    a command whose first and last one are in quotes would become others.
+    """
+    quoted = len(value) > 1 and value[0] in "'\"" and value[-1] == value[0]
+    return f'"{value}"' if quoted or value != value.strip() else value
 
 
 def _network(interfaces: Sequence[str | None]) -> list[tuple[str, str]]:
