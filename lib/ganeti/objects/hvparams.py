@@ -178,7 +178,11 @@ _BOOLEANS = {
 
 def _forced(name: str, value: Any, kind: str) -> Any:
     if kind in (STRING, MAYBE_STRING):
-        if isinstance(value, str) or (value is None and kind == MAYBE_STRING):
+        if isinstance(value, str):
+            if wrong := text.wrong_variable(name, value):
+                raise errors.TypeEnforcementError(f"parameter {name}: {wrong}")
+            return value
+        if value is None and kind == MAYBE_STRING:
             return value
         if value is False:
             return ""  # "no-name" on the command line

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.utils import shortage
+from ganeti.utils import shortage, text
 
 DEFAULT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 
@@ -235,6 +235,23 @@ def run(
     return result
 
 
+def require_possible(argv: Sequence[str], words: Sequence[str], env: Mapping[str, str]) -> None:
+    """Check that a program can get its arguments and variables.
+
+    :param argv: the command as it is shown.
+    :param words: the command.
+    :raises CommandError: it cannot; the text names the variable, and not its value.
+    """
+    for name, value in env.items():
+        if wrong := text.wrong_variable(name, value):
+            reason = f"cannot be started: variable {name!r:.80}: {wrong}"
+            raise errors.CommandError(_hide(argv), None, reason=reason)
+    for word in words:
+        if wrong := text.wrong_variable("word", word):
+            reason = f"cannot be started: an argument: {wrong}"
+            raise errors.CommandError(_hide(argv), None, reason=reason)
+
+
 def _start(
     argv: Sequence[str],
     words: list[str],
@@ -245,6 +262,7 @@ def _start(
     keep_fds: Sequence[int] = (),
     terminal: bool = False,
 ) -> subprocess.Popen[bytes]:
+    require_possible(argv, words, env)
     stream = subprocess.PIPE if output_fd is None else output_fd
 
     def start() -> subprocess.Popen[bytes]:

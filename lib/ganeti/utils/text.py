@@ -110,6 +110,23 @@ def shell_join(argv: Iterable[str]) -> str:
     return " ".join(shlex.quote(word) for word in argv)
 
 
+def wrong_variable(name: str, value: object = "") -> str:
+    """Return why no program can get a variable of its environment; empty when it can.
+
+    :param name: of the variable, or the part of it which somebody has chosen.
+    """
+    if not name or "=" in name:
+        return "its name cannot be the one of a variable"
+    for part, what in ((name, "its name"), (str(value), "its value")):
+        if "\0" in part:
+            return f"{what} has a zero character, which no program can be given"
+        try:
+            part.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return f"{what} has half of a pair of surrogates, which is no character"
+    return ""
+
+
 def new_uuid() -> str:
     """Return a random UUID (version 4), in lower case."""
     # The module uuid takes 5 ms to import, which is too much for commands.

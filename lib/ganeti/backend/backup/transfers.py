@@ -357,6 +357,7 @@ def _spawn(argv: list[str], script_env: dict[str, str], keep_fds: Sequence[int])
     env = {**os.environ, **script_env}
     # The program is a module of this package.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    process.require_possible(argv, argv, env)
     start = partial(
         subprocess.Popen,
         argv,

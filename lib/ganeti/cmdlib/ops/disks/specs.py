@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from ganeti import errors
-from ganeti.cmdlib.ops.params import devices
+from ganeti.cmdlib.ops.params import devices, os
 from ganeti.constants import disk as disk_c
 from ganeti.constants.disk import (
     ACCESS_MODES,
@@ -254,6 +254,7 @@ def plan_disk(
             )
         planned["provider"] = str(spec["provider"])
         planned["params"] = {k: v for k, v in spec.items() if k not in _KNOWN}
+        os.require_variables(planned["params"], f"{what}: parameter")
     return planned
 
 

@@ -175,6 +175,7 @@ class _Builder:
                 continue
             table = {os_name: dict(params) for os_name, params in getattr(self.old, name).items()}
             for os_name, params in given.items():
+                os_params.require_variables(params, f"OS {os_name}: parameter")
                 os_params.checked_image(params.get(os_params.IMAGE))
                 for key, value in params.items():
                     if value not in _UNSET and not isinstance(value, str):

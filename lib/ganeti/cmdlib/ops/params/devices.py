@@ -20,6 +20,7 @@ from ganeti.constants.disk import (
 )
 from ganeti.constants.net import VALUE_NONE
 from ganeti.utils.digits import is_number
+from ganeti.utils.text import wrong_variable
 
 END = -1
 
@@ -102,6 +103,9 @@ def checked_name(what: str, name: Any) -> str | None:
     if name in (None, VALUE_NONE, ""):
         return None
     text = str(name)
+    if wrong := wrong_variable("name", text):
+        # Scripts and hooks get it.
+        raise errors.OpPrereqError(f"{what}: name: {wrong}", errors.ECODE_INVAL)
     if text.isdigit():
         raise errors.OpPrereqError(
             f"{what}: the name {text!r} consists of digits only, so commands would take it for the"

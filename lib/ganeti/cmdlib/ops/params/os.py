@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.constants.net import VALUE_DEFAULT
 from ganeti.objects import fill
+from ganeti.utils import text
 
 if TYPE_CHECKING:
     from ganeti.objects import Cluster
@@ -38,11 +39,24 @@ def checked_image(value: Any) -> str:
     )
 
 
+def require_variables(params: Params | None, what: str = "OS parameter") -> None:
+    """Check that scripts can get parameters, which become variables of their environment.
+
+    :param what: the kind of parameters, for errors, which do not repeat the values.
+    :raises errors.OpPrereqError: one has a character which no environment can have.
+    """
+    for name, value in (params or {}).items():
+        if wrong := text.wrong_variable(name, value):
+            raise errors.OpPrereqError(f"{what} {name!r:.80}: {wrong}", errors.ECODE_INVAL)
+
+
 def merged(own: Params, changes: Params | None) -> dict[str, Any]:
     """Return an object's own OS parameters after changes; the value ``default`` removes one.
 
-    :raises errors.OpPrereqError: the image is neither a path nor an address.
+    :raises errors.OpPrereqError: the image is neither a path nor an address, or scripts cannot get
+        a parameter.
     """
+    require_variables(changes)
     checked_image((changes or {}).get(IMAGE))
     result = {**own, **(changes or {})}
     return {key: value for key, value in result.items() if value != VALUE_DEFAULT}
@@ -55,9 +69,11 @@ def for_installation(
 
     :returns: the parameters for the scripts of the OS definition; and the path or the address of
         the image which is written instead of running the scripts, empty for none.
-    :raises errors.OpPrereqError: a name is given with different visibility, or the image is neither
-        a path nor an address.
+    :raises errors.OpPrereqError: a name is given with different visibility, the image is neither a
+        path nor an address, or scripts cannot get a parameter.
     """
+    for params in (public, private, secret):
+        require_variables(params)
     given = [name for params in (public, private, secret) for name in params]
     twice = sorted({name for name in given if given.count(name) > 1})
     if twice:
