@@ -263,7 +263,7 @@ def instance_info(
 
 @answers(calls.ALL_INSTANCES_INFO)
 def all_instances_info(
-    node: SimNode, hypervisors: list[str], hvparams: dict[str, Any]
+    node: SimNode, hypervisors: list[str], hvparams: dict[str, Any], apart: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Return the states of all guests."""
     if node.lies:

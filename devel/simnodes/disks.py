@@ -12,6 +12,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_const
 from ganeti.objects import Disk, FilledInstance
 from ganeti.objects.transfer import BlockDevStatus
+from ganeti.platform import paths
 from ganeti.wire import calls
 
 _VG = "xenvg"
@@ -341,7 +342,7 @@ def lv_list(node: SimNode, groups: list[str]) -> dict[str, list[Any]]:
 
 
 @answers(calls.NODE_VOLUMES)
-def node_volumes(node: SimNode) -> list[dict[str, Any]]:
+def node_volumes(node: SimNode, apart: bool = False) -> list[dict[str, Any]]:
     """Return the volumes with their device."""
     return [
         {
@@ -361,9 +362,12 @@ def directory_mark(_node: SimNode, directories: list[str], **_args: Any) -> dict
 
 
 @answers(calls.DIRECTORY_SEEN)
-def directory_seen(_node: SimNode, directories: list[str], **_args: Any) -> dict[str, list[str]]:
-    """See no marks of other nodes."""
-    return {path: [] for path in directories}
+def directory_seen(
+    _node: SimNode, directories: list[str], keys: list[str], **_args: Any
+) -> dict[str, list[str]]:
+    """See the marks of other nodes in the directory of shared files only."""
+    shared = paths.DEFAULT_SHARED_FILE_STORAGE_DIR
+    return {path: keys if path.startswith(shared) else [] for path in directories}
 
 
 @answers(calls.DIRECTORY_UNMARK)
@@ -373,7 +377,12 @@ def directory_unmark(_node: SimNode, **_args: Any) -> None:
 
 @answers(calls.STORAGE_LIST)
 def storage_list(
-    node: SimNode, su_name: str, su_args: list[Any], name: str | None, fields: list[str]
+    node: SimNode,
+    su_name: str,
+    su_args: list[Any],
+    name: str | None,
+    fields: list[str],
+    apart: bool = False,
 ) -> list[list[Any]]:
     """Return the volume group as the only storage unit."""
     free = node.free_disk_mib()
@@ -384,7 +393,8 @@ def storage_list(
         "free": free,
         "allocatable": True,
     }
-    return [[row[field] for field in fields]] if name in (None, _VG) else []
+    values = [*(row[field] for field in fields), *([None] if apart else [])]
+    return [values] if name in (None, _VG) else []
 
 
 @answers(calls.BLOCKDEV_SNAPSHOT_LIST)

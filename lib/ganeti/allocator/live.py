@@ -215,7 +215,8 @@ def _ask(
         [
             *(Question(NODE_INFO, uuids, arguments) for arguments, uuids in alike.values()),
             *(
-                Question(ALL_INSTANCES_INFO, uuids, arguments)
+                # Without the guests of one hypervisor, the free memory of the node is not known.
+                Question(ALL_INSTANCES_INFO, uuids, {**arguments, "apart": False})
                 for arguments, uuids in kinds.values()
             ),
         ]
@@ -244,6 +245,10 @@ def live_node(
     """
     storage, hypervisors = (info[1] or [], info[2] or []) if len(info) == 3 else ([], [])
     facts = hypervisors[0] if hypervisors and isinstance(hypervisors[0], dict) else {}
+    if "problem" in facts:
+        raise errors.AllocatorError(
+            f"the hypervisor of node {node_name} does not tell its state: {facts['problem']}"
+        )
     memory_total, memory_free, memory_dom0, cpus, cpus_dom0 = (
         _number(node_name, name, facts.get(name)) for name in _FACTS
     )

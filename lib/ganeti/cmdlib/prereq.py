@@ -260,6 +260,12 @@ def _facts_in(answers: Mapping[str, Result], hypervisor: str) -> dict[str, dict[
                 f"node {answer.node_name} did not report the state of hypervisor {hypervisor}",
                 errors.ECODE_ENVIRON,
             )
+        if "problem" in facts[0]:
+            raise errors.OpPrereqError(
+                f"hypervisor {hypervisor} of node {answer.node_name} does not tell its state:"
+                f" {facts[0]['problem']}",
+                errors.ECODE_ENVIRON,
+            )
         found[uuid] = facts[0]
     return found
 

@@ -171,28 +171,94 @@ def list_units(
     name: str | None,
     fields: Sequence[str],
     run: Run = process.run,
-) -> list[list[str | int | bool]]:
+    *,
+    apart: bool = False,
+) -> list[list[str | int | bool | None]]:
     """List units: a row for each, with the values of the fields.
 
     :param directories: (virtual) directories, for the types of files.
     :param name: of one unit; None for all.
     :param run: runs a program, as :func:`ganeti.utils.process.run`.
+    :param apart: a unit which fails does not hide the others. Each row has one more value: None, or
+        why nothing but the name is known.
     :raises StorageError: a type or field is not known, or the units cannot be listed.
     """
     unknown = sorted(set(fields) - set(FIELDS))
     if unknown:
         raise errors.StorageError(f"storage units have no field {', '.join(unknown)}")
+    units: list[StorageUnit] = []
+    failed: dict[str, str] = {}
     if storage_type in disk_templates.types_with_directory():
-        units = [_directory(path) for path in directories if name in (None, path)]
+        for path in directories:
+            if name not in (None, path):
+                continue
+            try:
+                units.append(_directory(path))
+            except errors.StorageError as err:
+                if not apart:
+                    raise
+                failed[path] = str(err)
     else:
-        argv = list_argv(storage_type, name)
         try:
-            units = parse_units(storage_type, run(argv, timeout_s=_TIMEOUT_S).stdout)
-        except (errors.CommandError, errors.ParseError) as err:
-            raise errors.StorageError(f"cannot list storage of type {storage_type}: {err}") from err
-    if name is not None and not units:
+            units = _lvm_units(storage_type, name, run)
+        except errors.StorageError:
+            if not apart or name is not None:
+                raise
+            units, failed = _each_lvm_unit(storage_type, run)
+    if name is not None and not (units or failed):
         raise errors.StorageError(f"there is no storage unit {name} of type {storage_type}")
-    return [[unit[field] for field in fields] for unit in units]
+    if not apart:
+        return [[unit[field] for field in fields] for unit in units]
+    rows: list[list[str | int | bool | None]] = []
+    for unit in units:
+        rows.append([*(unit[field] for field in fields), None])
+    for found, problem in failed.items():
+        rows.append([*(found if field == NAME else None for field in fields), problem])
+    return rows
+
+
+def _lvm_units(storage_type: str, name: str | None, run: Run) -> list[StorageUnit]:
+    argv = list_argv(storage_type, name)
+    try:
+        return parse_units(storage_type, run(argv, timeout_s=_TIMEOUT_S).stdout)
+    except (errors.CommandError, errors.ParseError) as err:
+        raise errors.StorageError(f"cannot list storage of type {storage_type}: {err}") from err
+
+
+def _each_lvm_unit(storage_type: str, run: Run) -> tuple[list[StorageUnit], dict[str, str]]:
+    """List LVM units one by one: those which LVM can read, and why it cannot read the others.
+
+    :raises StorageError: not even their names are known.
+    """
+    units: list[StorageUnit] = []
+    failed: dict[str, str] = {}
+    for name in _names(storage_type, run):
+        try:
+            units += _lvm_units(storage_type, name, run)
+        except errors.StorageError as err:
+            failed[name] = str(err)
+    return units, failed
+
+
+def _names(storage_type: str, run: Run) -> list[str]:
+    """Return the names of LVM units. LVM lists them also when it fails for one of them.
+
+    :raises StorageError: it lists none.
+    """
+    program, *rest = list_argv(storage_type, None)
+    argv = [program, *rest[:-1], _VG_COLUMNS[0] if program == "vgs" else _PV_COLUMNS[0]]
+    try:
+        done = run(argv, timeout_s=_TIMEOUT_S, check=False)
+    except errors.CommandError as err:
+        raise errors.StorageError(f"cannot list storage of type {storage_type}: {err}") from err
+    names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    # Else it would be taken for an option.
+    names = [name for name in names if not name.startswith("-")]
+    if not names:
+        raise errors.StorageError(
+            f"cannot list storage of type {storage_type}: {done.output.strip() or 'no output'}"
+        )
+    return names
 
 
 def _directory(path: str) -> StorageUnit:
@@ -216,13 +282,30 @@ def _used_mib(virtual_path: str) -> int:
     return -(-blocks * 512 // (1 << 20))
 
 
-def volumes(run: Run = process.run) -> list[VolumeRow]:
+def volumes(run: Run = process.run, *, apart: bool = False) -> list[VolumeRow]:
     """List all logical volumes of this machine.
 
+    :param apart: a volume group which fails does not hide the others; it has a row with ``vg`` and
+        ``problem``.
     :raises StorageError: LVM fails.
     """
     try:
-        return parse_volumes(run(volumes_argv(), timeout_s=_TIMEOUT_S).stdout)
+        return _volumes(run)
+    except errors.StorageError:
+        if not apart:
+            raise
+    found: list[VolumeRow] = []
+    for group in _names(const.ST_LVM_VG, run):
+        try:
+            found += _volumes(run, group)
+        except errors.StorageError as err:
+            found.append({"vg": group, "problem": str(err)})
+    return found
+
+
+def _volumes(run: Run, *group: str) -> list[VolumeRow]:
+    try:
+        return parse_volumes(run([*volumes_argv(), *group], timeout_s=_TIMEOUT_S).stdout)
     except (errors.CommandError, errors.ParseError) as err:
         raise errors.StorageError(f"cannot list logical volumes: {err}") from err
 

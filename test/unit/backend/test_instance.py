@@ -18,6 +18,7 @@ from ganeti.hypervisor.fake.driver import FakeHypervisor
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
+from ganeti.wire import calls
 
 DISK = Disk(
     dev_type="file",
@@ -175,6 +176,26 @@ def test_one_name_under_two_hypervisors(root: Path, monkeypatch: pytest.MonkeyPa
         lifecycle.all_instances_info(["fake", "kvm"], {})["web1"]["memory"]
         == (lifecycle.all_instances_info(["fake"], {})["web1"]["memory"])
     )
+
+
+def test_a_hypervisor_which_fails_does_not_hide_the_guests_of_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(FakeHypervisor):
+        def all_info(self) -> list[Any]:
+            raise errors.HypervisorError("xl does not answer")
+
+    lifecycle.start(GUEST, False, [])
+    monkeypatch.setattr(hypervisor, "of", {"fake": FakeHypervisor(), "kvm": Broken()}.__getitem__)
+    asked = ["kvm", "fake"]
+    found = lifecycle.all_instances_info(asked, {}, apart=True)
+    assert (list(found), found.problems) == (["web1"], {"kvm": "xl does not answer"})
+    codec = calls.ALL_INSTANCES_INFO.result
+    sent = codec.decode(json.loads(json.dumps(codec.encode(found))))
+    assert (list(sent), sent.problems) == (["web1"], {"kvm": "xl does not answer"})
+    # A master of the release before would take the absent guests for stopped.
+    with pytest.raises(errors.HypervisorError, match="does not answer"):
+        lifecycle.all_instances_info(asked, {})
 
 
 def test_a_guest_which_cannot_be_asked_does_not_hide_the_others(

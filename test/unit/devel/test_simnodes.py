@@ -110,7 +110,7 @@ def test_the_made_configuration_has_no_contradiction(nodes: Running) -> None:
 
 def test_all_nodes_answer_at_once_with_what_the_configuration_says(nodes: Running) -> None:
     answers = nodes.rpc.call_many(
-        calls.ALL_INSTANCES_INFO, nodes.fleet.nodes, hypervisors=["fake"], hvparams={}
+        calls.ALL_INSTANCES_INFO, nodes.fleet.nodes, hypervisors=["fake"], hvparams={}, apart=False
     )
     guests = [name for answer in answers.values() for name in answer.payload()]
     assert sorted(guests) == sorted(one.name for one in nodes.data.instances.values())
@@ -174,7 +174,9 @@ def test_a_stalled_node_answers_when_it_is_well_again(nodes: Running) -> None:
 def test_a_node_which_lies_answers_in_the_right_form(nodes: Running) -> None:
     node = first(nodes)
     nodes.tell("lie", node)
-    guests = nodes.rpc.call(calls.ALL_INSTANCES_INFO, node.uuid, hypervisors=["fake"], hvparams={})
+    guests = nodes.rpc.call(
+        calls.ALL_INSTANCES_INFO, node.uuid, hypervisors=["fake"], hvparams={}, apart=False
+    )
     assert guests.payload() == {} and node.guests
 
 
@@ -297,7 +299,7 @@ def test_a_list_gives_up_the_few_nodes_which_hang(
     monkeypatch.setattr(runner, "IMPATIENT_S", 0.0)
     slow = first(nodes)
     nodes.tell("stall", slow)
-    asked = {"hypervisors": ["fake"], "hvparams": {}}
+    asked = {"hypervisors": ["fake"], "hvparams": {}, "apart": False}
     answers = nodes.rpc.call_many(
         calls.ALL_INSTANCES_INFO, nodes.fleet.nodes, patient=False, **asked
     )

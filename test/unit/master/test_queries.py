@@ -16,6 +16,7 @@ from ganeti.master.queries import service as queries
 from ganeti.objects import codec
 from ganeti.platform import paths
 from ganeti.utils import fs
+from ganeti.wire import calls
 
 DATA = Path(__file__).parents[2] / "data"
 CONFIG_TEXT = (DATA / "query_cluster.json").read_text()
@@ -41,6 +42,8 @@ class FakeRpc:
             else:
                 self.calls.append((call.name, name, sent))
             failed = isinstance(answer, Exception)
+            if call is calls.ALL_INSTANCES_INFO and not failed:
+                answer = calls.Guests(answer or {}, getattr(answer, "problems", {}))
             results[uuid] = SimpleNamespace(
                 data=None if failed else answer,
                 failure=answer if failed else None,
@@ -115,6 +118,26 @@ def test_status_of_instances_in_one_fan_out(context):
     assert {node for _, node in asked} == {"node2.example.com", "node4.example.com"}
     assert context.rpc.calls[0][2]["hypervisors"] == ["fake"]
     assert list(context.rpc.calls[0][2]["hvparams"]) == ["fake"]
+
+
+def test_a_hypervisor_which_fails_does_not_hide_the_guests_of_others(context):
+    """Its own guests may run; nobody may take them for stopped."""
+    config = context.rpc.config
+    node = next(one for one in config.nodes.values() if one.name == "node4.example.com")
+    mine = [one for one in config.instances.values() if one.primary_node == node.uuid]
+    one, other = (dataclasses.replace(mine[0], hypervisor="kvm"), mine[1])
+    context.rpc.config = dataclasses.replace(
+        config, instances={**config.instances, one.uuid: one, other.uuid: other}
+    )
+    context.rpc.answers = {
+        ("all_instances_info", node.name): calls.Guests({}, {"kvm": "no answer"}),
+        ("all_instances_info", "node2.example.com"): {},
+    }
+    answer = queries.query(context, "instance", ["name", "status"])
+    found = {row[0][1]: row[1][1] for row in answer["data"]}
+    assert found[one.name] == "ERROR_nodedown"
+    assert found[other.name] == "ERROR_down"
+    assert context.rpc.calls[0][2]["apart"] is True
 
 
 def test_checking_the_guests_asks_each_node_once(context):

@@ -180,7 +180,9 @@ def test_two_volume_groups_of_one_name(warning, outputs):
         facts.here().forget()
         assert volume("lost", "other").exists()
         assert info._group_space("other", []) == {"storage_free": 0, "storage_size": 1024}
-        assert info._group_space("xenvg", []) == {"storage_free": None, "storage_size": None}
+        unknown = info._group_space("xenvg", [])
+        assert "several volume groups" in unknown.pop("problem")
+        assert unknown == {"storage_free": None, "storage_size": None}
         assert facts.here().groups_used_twice() == {"xenvg"}
 
 
@@ -489,12 +491,14 @@ def test_storage_units_when_lvm_fails(kind):
         raise errors.CommandError(words, 5, "oops")
 
     with facts.use(facts.Lvm(broken)):
-        assert info._storage_unit([kind, "xenvg", [True]]) == {
-            "type": kind,
-            "name": "xenvg",
-            "storage_free": None,
-            "storage_size": None,
-        }
+        found = info._storage_unit([kind, "xenvg", [True]])
+    assert "oops" in found.pop("problem")
+    assert found == {
+        "type": kind,
+        "name": "xenvg",
+        "storage_free": None,
+        "storage_size": None,
+    }
 
 
 def test_lists_when_lvm_fails():
@@ -511,17 +515,19 @@ def test_sizes_of_devices(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("unit", "free", "size"),
+    ("unit", "free", "size", "problem"),
     [
-        (["lvm-vg", "xenvg", [False]], 13312, 30720),
-        (["lvm-vg", "xenvg", [True]], 8192, 30720),
-        (["lvm-vg", "nowhere", [False]], None, None),
-        (["lvm-pv", "xenvg", [False]], 0, 0),
-        (["lvm-pv", "xenvg", [True]], 1, 4),
+        (["lvm-vg", "xenvg", [False]], 13312, 30720, None),
+        (["lvm-vg", "xenvg", [True]], 8192, 30720, None),
+        (["lvm-vg", "nowhere", [False]], None, None, "there is no volume group nowhere"),
+        (["lvm-pv", "xenvg", [False]], 0, 0, None),
+        (["lvm-pv", "xenvg", [True]], 1, 4, None),
     ],
 )
-def test_storage_units(tools, unit, free, size):
-    assert info._storage_unit(unit) == {
+def test_storage_units(tools, unit, free, size, problem):
+    found = info._storage_unit(unit)
+    assert found.pop("problem", None) == problem
+    assert found == {
         "type": unit[0],
         "name": unit[1],
         "storage_free": free,
@@ -565,7 +571,9 @@ def test_a_broken_volume_group_does_not_hide_the_others(broken):
     assert isinstance(found[0], errors.BlockDeviceError)
     assert found[1] == [2 << 30, 3]
     assert info._group_space("xenvg", []) == {"storage_free": 13312, "storage_size": 30720}
-    assert info._group_space("broken", []) == {"storage_free": None, "storage_size": None}
+    unknown = info._group_space("broken", [])
+    assert "cannot query LVM" in unknown.pop("problem")
+    assert unknown == {"storage_free": None, "storage_size": None}
     assert info._group_space("xenvg", [True])["storage_size"] == 30720
 
 

@@ -150,3 +150,62 @@ def test_repair_that_does_not_help():
     for kind, operation in (("lvm-pv", units.FIX_CONSISTENCY), ("lvm-vg", "shrink")):
         with pytest.raises(errors.StorageError):
             units.execute(kind, "xenvg", operation, run)
+
+
+class OneBroken(Programs):
+    """LVM with one volume group, or physical volume, which makes each list fail."""
+
+    def __call__(self, argv, *, timeout_s, check=True):
+        self.seen.append(argv)
+        asked = argv[-1]
+        if asked == "broken" or (check and asked.startswith("--options=")) or "," in asked:
+            raise errors.CommandError(argv, 5, "broken: Input/output error")
+        out = {
+            ("vgs", "vg_name"): "  broken\n  xenvg\n",
+            ("pvs", "pv_name"): "  broken\n  /dev/sda3\n",
+            ("vgs", "xenvg"): VGS,
+            ("pvs", "/dev/sda3"): PVS.splitlines()[0] + "\n",
+            ("lvs", "xenvg"): LVS,
+        }[argv[0], asked]
+        return Completed(tuple(argv), 5 if asked.endswith("_name") else 0, out, "", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "good"),
+    [
+        ("lvm-vg", ["xenvg", 10096, 4096, 6000, True]),
+        ("lvm-pv", ["/dev/sda3", 9996, 4096, 5900, True]),
+    ],
+)
+def test_a_broken_unit_of_lvm_does_not_hide_the_others(kind, good):
+    first, second = units.list_units(kind, [], None, units.FIELDS, OneBroken(), apart=True)
+    assert first == [*good, None]
+    assert second[:5] == ["broken", None, None, None, None]
+    assert "Input/output error" in second[5]
+    with pytest.raises(errors.StorageError, match="Input/output error"):
+        units.list_units(kind, [], None, units.FIELDS, OneBroken())
+
+
+def test_a_broken_volume_group_does_not_hide_the_volumes_of_others():
+    problem, *volumes = units.volumes(OneBroken(), apart=True)
+    assert [one["name"] for one in volumes] == ["disk0", "disk1", "disk1"]
+    assert problem["vg"] == "broken" and "Input/output error" in problem["problem"]
+    with pytest.raises(errors.StorageError, match="Input/output error"):
+        units.volumes(OneBroken())
+
+
+def test_lvm_which_names_no_unit_fails_as_a_whole():
+    for kind in ("lvm-vg", "lvm-pv"):
+        with pytest.raises(errors.StorageError, match="no lock"):
+            units.list_units(
+                kind, [], None, ["name"], Programs(vgs=(5, "no lock"), pvs=(5, "no lock"))
+            )
+
+
+def test_a_missing_directory_does_not_hide_the_others(tmp_path):
+    with paths.override(paths.Paths(str(tmp_path))):
+        os.makedirs(tmp_path / "srv/disks")
+        asked = ["/srv/none", "/srv/disks"]
+        first, second = storage_units.storage_list("file", [asked], None, ["name", "free"], True)
+        assert first[0] == "/srv/disks" and first[1] >= 0 and first[2] is None
+        assert second[:2] == ["/srv/none", None] and "/srv/none" in second[2]

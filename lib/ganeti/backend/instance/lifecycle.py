@@ -16,7 +16,7 @@ from typing import Any
 from ganeti import errors, hypervisor, storage
 from ganeti.backend import reasons
 from ganeti.backend.instance import helper_disk, metadata
-from ganeti.backend.registry import serves
+from ganeti.backend.registry import attempt, serves
 from ganeti.backend.storage import blockdev
 from ganeti.constants import instance as instance_constants
 from ganeti.hypervisor.base import AttachedDisk, Place
@@ -26,6 +26,7 @@ from ganeti.objects.transfer import MigrationStatus
 from ganeti.platform import watchdog_files
 from ganeti.storage import busy
 from ganeti.wire import calls
+from ganeti.wire.calls import Guests
 
 # A booting guest ignores the request to shut down, so it is repeated. The pauses between requests
 # grow from the first to the second number of seconds.
@@ -247,16 +248,26 @@ def instance_info(
 
 @serves(calls.ALL_INSTANCES_INFO)
 def all_instances_info(
-    hypervisors: list[str], hvparams: dict[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
+    hypervisors: list[str], hvparams: dict[str, dict[str, Any]], apart: bool = False
+) -> Guests:
     """Return the facts of all guests which run on this node.
 
     One which runs under two hypervisors is an error of this guest only: the log names it, and the
     larger memory counts.
+
+    :param apart: a hypervisor which fails is one of the problems, and does not hide the guests of
+        the others.
+    :raises HypervisorError: a hypervisor fails, and this was not asked for.
     """
-    result: dict[str, dict[str, Any]] = {}
+    result = Guests()
     for name in hypervisors:
-        for info in hypervisor.of(name).all_info():
+        found = attempt(hypervisor.of(name).all_info)
+        if isinstance(found, Exception):
+            if not apart:
+                raise found
+            result.problems[name] = str(found)
+            continue
+        for info in found:
             facts = info.to_wire()
             known = result.get(info.name)
             if known and any(known[key] != facts[key] for key in ("memory", "vcpus")):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti import errors, hypervisor
-from ganeti.backend.registry import serves
+from ganeti.backend.registry import attempt, serves
 from ganeti.constants import disk, rpc
 from ganeti.objects.transfer import LvmPvInfo
 from ganeti.platform import machine, paths
@@ -36,13 +36,19 @@ def node_info(storage_units: list[list[Any]], hv_specs: list[list[Any]]) -> list
 
     :param storage_units: list of [type, key, arguments].
     :param hv_specs: list of [hypervisor, hvparams].
-    :raises HypervisorError: the hypervisor is unknown or does not answer.
-    :raises StorageError: the kind of a storage unit is unknown.
+    :returns: a unit or hypervisor which is unknown, or fails, has the key ``problem``.
+    :raises ParameterError: a question has another form.
     """
+    for unit in storage_units:
+        if len(unit) not in (2, 3) or not all(isinstance(part, str) for part in unit[:2]):
+            raise errors.ParameterError(f"not a storage unit: {unit!r:.200}")
+    for spec in hv_specs:
+        if len(spec) != 2 or not isinstance(spec[0], str) or not isinstance(spec[1], dict | None):
+            raise errors.ParameterError(f"not a hypervisor with parameters: {spec!r:.200}")
     return [
         boot_id(),
         [_storage_unit(unit) for unit in storage_units],
-        [_hypervisor_facts(spec) for spec in hv_specs],
+        [_hypervisor_facts(*spec) for spec in hv_specs],
     ]
 
 
@@ -51,21 +57,20 @@ def boot_id() -> str:
     return fs.read_file(_BOOT_ID_FILE).strip()
 
 
-def _hypervisor_facts(spec: list[Any]) -> dict[str, Any]:
-    if len(spec) != 2 or not isinstance(spec[0], str) or not isinstance(spec[1], dict | None):
-        raise errors.ParameterError(f"not a hypervisor with parameters: {spec!r:.200}")
-    return hypervisor.of(spec[0]).node_info(spec[1])
+def _hypervisor_facts(name: str, params: dict[str, Any] | None) -> dict[str, Any]:
+    found = attempt(lambda: hypervisor.of(name).node_info(params))
+    return {"problem": str(found)} if isinstance(found, Exception) else found
 
 
-def _file_space(key: str, _arguments: list[Any]) -> dict[str, int | None]:
+def _file_space(key: str, _arguments: list[Any]) -> dict[str, Any]:
     try:
         return {**file_storage.space(key)}
-    except errors.FileStoragePathError:
+    except errors.FileStoragePathError as err:
         # The directory is created with the first instance, so a missing one is not an error.
-        return _unknown(key, [])
+        return {**_unknown(key, []), "problem": str(err)}
 
 
-def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
+def _group_space(key: str, arguments: list[Any]) -> dict[str, Any]:
     """Return size and free space of a volume group.
 
     With exclusive storage only empty physical volumes count as free.
@@ -77,7 +82,7 @@ def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
     except errors.StorageError as err:
         # Memory and processors are reported nevertheless.
         logging.warning("%s", err)
-        return _unknown(key, arguments)
+        return {**_unknown(key, arguments), "problem": str(err)}
     for group in groups:
         free_mib = empty_mib if _exclusive(arguments) else group.free_mib
         found: dict[str, int | None] = {
@@ -87,10 +92,10 @@ def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
         # Beside the volumes for which the master asks; only a module before 8.4 has a limit.
         limit = drbd.minor_limit()
         return found if limit is None else {**found, "drbd_minors": limit}
-    return _unknown(key, arguments)
+    return {**_unknown(key, arguments), "problem": f"there is no volume group {key}"}
 
 
-def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
+def _spindles(key: str, arguments: list[Any]) -> dict[str, Any]:
     """Count the physical volumes of a group and the empty ones; only with exclusive storage."""
     if not _exclusive(arguments):
         return {"storage_free": 0, "storage_size": 0}
@@ -99,7 +104,7 @@ def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
         lvm.here().require_one(key)
     except errors.StorageError as err:
         logging.warning("%s", err)
-        return _unknown(key, arguments)
+        return {**_unknown(key, arguments), "problem": str(err)}
     return {"storage_free": len(_empty(key)), "storage_size": len(total)}
 
 
@@ -116,7 +121,7 @@ def _unknown(_key: str, _arguments: list[Any]) -> dict[str, int | None]:
 
 
 # How the free space of each kind of storage is found; "unknown" is a published answer.
-_MEASURES: dict[str, Callable[[str, list[Any]], dict[str, int | None]]] = {
+_MEASURES: dict[str, Callable[[str, list[Any]], dict[str, Any]]] = {
     disk.ST_FILE: _file_space,
     disk.ST_SHARED_FILE: _file_space,
     disk.ST_GLUSTER: _file_space,
@@ -127,13 +132,17 @@ _MEASURES: dict[str, Callable[[str, list[Any]], dict[str, int | None]]] = {
 
 
 def _storage_unit(unit: list[Any]) -> dict[str, Any]:
-    if len(unit) not in (2, 3) or not all(isinstance(part, str) for part in unit[:2]):
-        raise errors.ParameterError(f"not a storage unit: {unit!r:.200}")
     kind, key = unit[:2]
-    if kind not in _MEASURES:
-        raise errors.StorageError(f"unknown kind of storage {kind!r}")
     arguments = unit[2] if len(unit) == 3 and isinstance(unit[2], list) else []
-    return {"type": kind, "name": key, **_MEASURES[kind](key, arguments)}
+    measure = _MEASURES.get(kind, _not_known)
+    found = attempt(measure, key, arguments)
+    if isinstance(found, Exception):
+        found = {**_unknown(key, arguments), "problem": str(found)}
+    return {"type": kind, "name": key, **found}
+
+
+def _not_known(key: str, arguments: list[Any]) -> dict[str, Any]:
+    return {**_unknown(key, arguments), "problem": "this kind of storage is not known"}
 
 
 @serves(calls.BRIDGES_EXIST)

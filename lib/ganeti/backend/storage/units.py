@@ -15,13 +15,14 @@ from ganeti.wire import calls
 
 @serves(calls.STORAGE_LIST)
 def storage_list(
-    su_name: str, su_args: list[Any], name: str | None, fields: list[str]
+    su_name: str, su_args: list[Any], name: str | None, fields: list[str], apart: bool = False
 ) -> list[list[Any]]:
     """Return rows of storage units.
 
+    :param apart: each row has one more value: None, or why the unit could not be read.
     :raises StorageError: the kind or a field is unknown, or the storage fails.
     """
-    return units.list_units(su_name, _directories(su_args), name, fields)
+    return units.list_units(su_name, _directories(su_args), name, fields, apart=apart)
 
 
 def _directories(su_args: list[Any]) -> list[str]:
@@ -56,9 +57,10 @@ def storage_execute(su_name: str, su_args: list[Any], name: str, op: str) -> Non
 
 
 @serves(calls.NODE_VOLUMES)
-def node_volumes() -> list[dict[str, Any]]:
+def node_volumes(apart: bool = False) -> list[dict[str, Any]]:
     """Return logical volumes, one row for each device that they use.
 
+    :param apart: a volume group which could not be read has a row with its ``problem``.
     :raises StorageError: the LVM programs fail.
     """
-    return units.volumes()
+    return [{**row} for row in units.volumes(apart=apart)]

@@ -53,7 +53,7 @@ from ganeti.objects.halt import Halt
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.utils import clock
 from ganeti.utils.text import comma_join
-from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO, NODE_VERIFY
+from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO, NODE_VERIFY, Guests
 
 if TYPE_CHECKING:
     from ganeti.rpc import Result
@@ -87,7 +87,7 @@ class Gathered:
     """
 
     verify: dict[str, dict[str, Any]] = field(default_factory=dict)
-    running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    running: dict[str, Guests] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
     unresponsive: dict[str, str] = field(default_factory=dict)
     mistaken: frozenset[str] = frozenset()
@@ -95,6 +95,11 @@ class Gathered:
     free_mib: dict[str, int] = field(default_factory=dict)
     asked_at: float = 0.0
     answered_at: float = 0.0
+
+    def tells(self, instance: Instance) -> bool:
+        """Whether it is known if the guest of an instance runs on its primary node."""
+        guests = self.running.get(instance.primary_node)
+        return guests is not None and instance.hypervisor not in guests.problems
 
 
 @executes(OpClusterVerifyGroup)
@@ -315,10 +320,17 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         capable = [node.uuid for node in online if node.vm_capable and node.uuid in gathered.verify]
         gathered.running = self._data(
             self.rpc.call_many(
-                ALL_INSTANCES_INFO, capable, hypervisors=list(hvparams), hvparams=hvparams
+                ALL_INSTANCES_INFO,
+                capable,
+                hypervisors=list(hvparams),
+                hvparams=hvparams,
+                apart=True,
             )
         )
         for uuid, guests in gathered.running.items():
+            for hypervisor, problem in guests.problems.items():
+                text = f"hypervisor {hypervisor} does not tell its guests: {problem}"
+                self.findings.report("ENODEHV", self.config.node(uuid).name, text)
             for name in guests:
                 gathered.places.setdefault(name, []).append(uuid)
         self._gather_memory(capable, hvparams, gathered)
@@ -367,7 +379,9 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             if isinstance(free_mib, int):
                 gathered.free_mib[uuid] = free_mib
             else:
-                self.findings.report("ENODERPC", node.name, "did not report its free memory")
+                why_not = hypervisors[0].get("problem") if hypervisors else None
+                text = "did not report its free memory" + (f": {why_not}" if why_not else "")
+                self.findings.report("ENODERPC", node.name, text)
 
     def _ratios(
         self,
@@ -539,7 +553,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         elif not node.vm_capable:
             text = f"its node {node.name} is not vm_capable"
             findings.report("EINSTANCEBADNODE", instance.name, text)
-        elif node.uuid in gathered.running:
+        elif gathered.tells(instance):
             facts = gathered.running[node.uuid].get(instance.name, {})
             runs = prereq.is_running(facts)
             text = f"should run, but does not run on its node {node.name}"
@@ -573,7 +587,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             node = self.config.node(instance.primary_node)
             if instance.forthcoming or node.offline or not node.vm_capable:
                 continue
-            if node.uuid not in gathered.running and node.uuid not in gathered.off:
+            if not gathered.tells(instance) and node.uuid not in gathered.off:
                 unknown.setdefault(node.name, []).append(instance.name)
         for name, instances in unknown.items():
             findings.note(

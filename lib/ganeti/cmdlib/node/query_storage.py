@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.node.storage_query import NAME, NODE, TYPE, NodeQueryUnit, storage_arguments
 from ganeti.constants import disk as disk_c
-from ganeti.objects import disk_templates
+from ganeti.objects import Node, disk_templates
 from ganeti.opcodes.node import (
     OpNodeQueryStorage,
 )
@@ -58,11 +58,19 @@ class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
         fields = [field for field in self.op.output_fields if field not in (NODE, TYPE)]
         asked = list(dict.fromkeys([NAME, *fields]))
         answers = self._ask(
-            STORAGE_LIST, nodes, su_name=plan, su_args=arguments, name=self.op.name, fields=asked
+            STORAGE_LIST,
+            nodes,
+            su_name=plan,
+            su_args=arguments,
+            name=self.op.name,
+            fields=asked,
+            apart=True,
         )
         rows = []
         for node in nodes:
-            units = answers.get(node.uuid, [])
+            # A node of the release before does not tell the units which fail.
+            judged = [self._judged(node, row, len(asked)) for row in answers.get(node.uuid, [])]
+            units = [row for row in judged if row is not None]
             if any(len(values) != len(asked) for values in units):
                 self.log.warn(
                     f"node {node.name}: expected {len(asked)} values for each storage unit"
@@ -72,3 +80,13 @@ class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
                 unit = {**dict(zip(asked, values, strict=True)), NODE: node.name, TYPE: plan}
                 rows.append([unit[field] for field in self.op.output_fields])
         return rows
+
+    def _judged(self, node: Node, row: list[Any], count: int) -> list[Any] | None:
+        """Return the values of a unit; None, with a warning, when it could not be read."""
+        if len(row) != count + 1:
+            return row
+        *values, problem = row
+        if problem is None:
+            return values
+        self._warn(node, f"storage unit {values[0]}", problem)
+        return None

@@ -43,12 +43,17 @@ class LUNodeQueryvols(NodeQueryUnit[OpNodeQueryvols, None]):
             # Without a volume group the nodes need not have LVM.
             return []
         nodes = [self.config.node(uuid) for uuid in self.node_uuids]
-        answers = self._ask(NODE_VOLUMES, nodes)
+        answers = self._ask(NODE_VOLUMES, nodes, apart=True)
         owners = volume_owners(self)
         rows = []
         for node in nodes:
-            found = sorted(answers.get(node.uuid, ()), key=lambda v: (v["dev"], v["vg"], v["name"]))
-            for volume in found:
+            listed = []
+            for row in answers.get(node.uuid, ()):
+                if "problem" in row:
+                    self._warn(node, f"the volumes of volume group {row['vg']}", row["problem"])
+                else:
+                    listed.append(row)
+            for volume in sorted(listed, key=lambda v: (v["dev"], v["vg"], v["name"])):
                 full = f"{volume['vg']}/{volume['name']}"
                 owner = owners.get((node.uuid, full))
                 parts = snapshots.split(full)

@@ -454,6 +454,7 @@ class LiveData:
             sorted(concerned),
             patient=False,
             per_node=fill.hypervisor_arguments(view.config, concerned),
+            apart=True,
         )
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for uuid, answer in answers.items():
@@ -485,6 +486,8 @@ def _live_instance(
         return instance_fields.LiveInstance(failed=True)
     if instance.primary_node in found:
         return instance_fields.LiveInstance(info=found[instance.primary_node])
+    if instance.hypervisor in primary.data.problems:
+        return instance_fields.LiveInstance(failed=True)
     for info in found.values():
         return instance_fields.LiveInstance(info=info, wrong_node=True)
     return instance_fields.LiveInstance()

@@ -97,6 +97,7 @@ from ganeti.wire.calls.instance import (
     MIGRATION_INFO,
     OS_DIAGNOSE,
     OS_VALIDATE,
+    Guests,
 )
 from ganeti.wire.calls.node import (
     BRIDGES_EXIST,
@@ -260,6 +261,7 @@ __all__ = [
     "FileDetails",
     "Filler",
     "GET_WATCHER_PAUSE",
+    "Guests",
     "GUESTS_USAGE",
     "HELPER_START",
     "HELPER_STATUS",

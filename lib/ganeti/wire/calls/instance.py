@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import NoneType
+from collections.abc import Mapping
+from types import MappingProxyType, NoneType
 from typing import Any
 
 from ganeti import ht
@@ -70,6 +71,47 @@ _INFO = ResultCodec(_GUEST)
 _REASON = Arg("reason", PLAIN, ht.ListOf(ht.ListOf(ht.Any)))
 _TASK = Arg("task", PLAIN, ht.OneOf("task", (const.TASK_INSTALL, const.TASK_ZERO)))
 
+# No name of an instance has a space.
+_FAILED = "hypervisor "
+
+
+class Guests(dict[str, dict[str, Any]]):
+    """The guests of a node: name -> facts.
+
+    A guest which is absent does not run, except when its hypervisor is among the problems.
+
+    :ivar problems: name of each hypervisor which did not tell its guests -> why.
+    """
+
+    def __init__(
+        self,
+        guests: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+        problems: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(guests)
+        self.problems = dict(problems)
+
+
+class _GuestsResult(ResultCodec):
+    """A hypervisor which failed stands among the guests, under a name which no guest has."""
+
+    def encode(self, value: Any) -> Any:
+        problems = value.problems if isinstance(value, Guests) else {}
+        failed = {f"{_FAILED}{name}": {"problem": why} for name, why in problems.items()}
+        return super().encode({**value, **failed})
+
+    def decode(self, wire: Any) -> Guests:
+        found = super().decode(wire)
+        return Guests(
+            {name: facts for name, facts in found.items() if not name.startswith(_FAILED)},
+            {
+                name.removeprefix(_FAILED): str(facts.get("problem"))
+                for name, facts in found.items()
+                if name.startswith(_FAILED)
+            },
+        )
+
+
 # -- guests and migration --------------------------------------------------------------------------
 #: Ask which guests run. -> list of instance names; a name occurs twice when two hypervisors run it
 INSTANCE_LIST = Call(
@@ -96,14 +138,16 @@ INSTANCE_INFO = Call(
     timeout_s=60,
     keep=True,
 )
-#: Ask for the state of all guests. -> dict of instance name -> result as of INSTANCE_INFO
+#: Ask for the state of all guests. ``apart``: a hypervisor which fails does not hide the guests of
+#: the others. -> dict of instance name -> result as of INSTANCE_INFO, see :class:`Guests`
 ALL_INSTANCES_INFO = Call(
     "all_instances_info",
     (
         Arg("hypervisors", PLAIN, ht.ListOf(ht.NonEmptyString)),
         Arg("hvparams", ALL_HVPARAMS, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
+        Arg("apart", PLAIN, ht.Bool, default=False),
     ),
-    ResultCodec(ht.DictOf(ht.NonEmptyString, _GUEST)),
+    _GuestsResult(ht.DictOf(ht.NonEmptyString, _GUEST)),
     timeout_s=60,
     many=True,
     keep=True,

@@ -39,7 +39,8 @@ VERSION = Call(
 #: Ask for free storage and the state of the hypervisors.
 #: ``storage_units``: list of [storage type, key, list of arguments]; ``hv_specs``: list of
 #: [hypervisor, hvparams]. -> [boot id, list of {type, name, storage_free, storage_size (MiB)},
-#: list of facts per hypervisor (memory_*, MiB; cpu_*)]
+#: list of facts per hypervisor (memory_*, MiB; cpu_*)]. A unit or hypervisor which fails does not
+#: hide the others: it has ``problem``, and no facts.
 NODE_INFO = Call(
     "node_info",
     (

@@ -473,7 +473,8 @@ BDEV_SIZES = Call(
 # -- storage units ---------------------------------------------------------------------------------
 #: List storage units. ``su_name``: kind of storage; ``su_args``: for files ``[[directory, ...]]``;
 #: ``name``: only this unit, None for all; ``fields``: of name, size, used, free (MiB), allocatable.
-#: -> rows
+#: ``apart``: a unit which fails does not hide the others; each row has one more value, None or why
+#: the others are not known. -> rows
 STORAGE_LIST = Call(
     "storage_list",
     (
@@ -481,6 +482,7 @@ STORAGE_LIST = Call(
         Arg("su_args", PLAIN, ht.List),
         Arg("name", PLAIN, ht.Maybe(ht.NonEmptyString)),
         Arg("fields", PLAIN, ht.ListOf(ht.NonEmptyString)),
+        Arg("apart", PLAIN, ht.Bool, default=False),
     ),
     _ROWS,
     timeout_s=900,
@@ -509,8 +511,16 @@ STORAGE_EXECUTE = Call(
     timeout_s=900,
 )
 #: Ask for the logical volumes of the node.
-#: -> list of {name, size (MiB), dev, vg}: a row for each physical device of each logical volume
-NODE_VOLUMES = Call("node_volumes", (), ResultCodec(ht.ListOf(FACTS)), timeout_s=300, many=True)
+#: ``apart``: a volume group which fails does not hide the others.
+#: -> list of {name, size (MiB), dev, vg}: a row for each physical device of each logical volume;
+#: {vg, problem} for a volume group which could not be read
+NODE_VOLUMES = Call(
+    "node_volumes",
+    (Arg("apart", PLAIN, ht.Bool, default=False),),
+    ResultCodec(ht.ListOf(FACTS)),
+    timeout_s=300,
+    many=True,
+)
 
 # -- providers of external storage -----------------------------------------------------------------
 #: Ask which providers of external storage the node has.

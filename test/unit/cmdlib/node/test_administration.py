@@ -199,8 +199,29 @@ def test_storage_asks_only_for_what_is_wanted():
         "su_args": [["/srv/ganeti/file-storage"]],
         "name": "/a",
         "fields": ["name", "size"],
+        "apart": True,
     }
     assert result == [[2, "/a"], [1, "/b"]]
+
+
+def test_a_unit_which_cannot_be_read_does_not_hide_the_others():
+    master = Master(cluster_of(1))
+    master.rpc.answers["storage_list"] = [["xenvg", 7, None], ["data", None, "I/O error"]]
+    op = OpNodeQueryStorage(output_fields=["name", "free"], storage_type="lvm-vg")
+    assert master.run(op) == [["xenvg", 7]]
+    assert master.job.said(f"node {NODE1} could not read storage unit data: I/O error")
+
+
+def test_a_volume_group_which_cannot_be_read_does_not_hide_the_volumes_of_others():
+    master = Master(cluster_of(1, volume_group_name="xenvg"))
+    master.rpc.answers["node_volumes"] = [
+        {"name": "swap", "size": 512, "vg": "xenvg", "dev": "/dev/sda"},
+        {"vg": "data", "problem": "I/O error"},
+    ]
+    assert master.run(OpNodeQueryvols(output_fields=["vg", "name"])) == [["xenvg", "swap"]]
+    said = f"node {NODE1} could not read the volumes of volume group data: I/O error"
+    assert master.job.said(said)
+    assert master.rpc.of("node_volumes")[0][1] == {"apart": True}
 
 
 def test_a_node_that_answers_too_little_is_left_out():

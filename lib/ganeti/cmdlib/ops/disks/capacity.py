@@ -120,12 +120,13 @@ def require_free_space(
         _boot_id, units, _facts = answer.payload()
         _require_minors(config, config.node(node_uuid), units, new_minors)
         found = {unit_["name"]: unit_.get("storage_free") for unit_ in units if unit_}
+        problems = {unit_["name"]: unit_.get("problem") for unit_ in units if unit_}
         for group in groups:
             free = found.get(group)
             if not isinstance(free, int):
                 raise errors.OpPrereqError(
                     f"node {answer.node_name} did not report the free space of volume group"
-                    f" {group}",
+                    f" {group}" + (f": {problems[group]}" if problems.get(group) else ""),
                     errors.ECODE_ENVIRON,
                 )
             taken = reserved_mib(config.snapshot(), node_uuid, reserved).get(group, 0)

@@ -350,6 +350,7 @@ def _running_and_waiting(
         [node.uuid for node in plan.nodes],
         hypervisors=[hypervisor],
         hvparams={hypervisor: hvparams},
+        apart=False,
     )
     running: list[Node] = []
     waiting: list[Node] = []

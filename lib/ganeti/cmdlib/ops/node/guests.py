@@ -35,6 +35,7 @@ def running_on(config: Config, rpc: RpcRunner, node: Node) -> list[str]:
         {node.name: node.primary_ip},
         hypervisors=hypervisors,
         hvparams={name: fill.fill_hv(cluster, name) for name in hypervisors},
+        apart=False,
     )[node.name].payload()
     return sorted(name for name, info in found.items() if prereq.is_running(info))
 

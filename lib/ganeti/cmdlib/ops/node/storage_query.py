@@ -65,3 +65,7 @@ class NodeQueryUnit(LogicalUnit[NodeQueryOpT, PlanT]):
                 continue
             found[uuid] = answer.data
         return found
+
+    def _warn(self, node: Node, what: str, problem: object) -> None:
+        """Warn about one thing of a node which could not be read; the others are listed."""
+        self.log.warn(f"node {node.name} could not read {what}: {problem}")

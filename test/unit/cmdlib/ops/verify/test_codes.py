@@ -29,6 +29,7 @@ from ganeti.opcodes.cluster import OpClusterVerifyConfig, OpClusterVerifyGroup
 from ganeti.platform import paths
 from ganeti.utils import clock
 from ganeti.utils.text import secret_digest
+from ganeti.wire.calls import Guests
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 VG = "xenvg"
@@ -281,6 +282,10 @@ def two_secondaries(c: Cluster) -> None:
     )
 
 
+def hypervisor_fails(c: Cluster) -> None:
+    c.master.rpc.answers["all_instances_info"] = Guests({}, {"fake": "xl does not answer"})
+
+
 def recorded_too_large(c: Cluster) -> None:
     disk = c.data.disks[mirror("web", "node2", 0).uuid]
     large = dataclasses.replace(disk, size=5 << 20)
@@ -440,6 +445,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
         tells(NODE2, drbd_minors=0),
         "loaded for 0 minors, so the disk of instance web.example.com with minor 0 cannot be used",
     ),
+    ("ENODEHV", hypervisor_fails, "hypervisor fake does not tell its guests: xl does not answer"),
     ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[True, "/bin/false"]), "/bin/false"),
     ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[False, "no module"]), "no module"),
     ("ENODEDRBDVERSION", tells(NODE2, drbd_version=[8, 3, 11]), "other nodes have 8.4.11"),
