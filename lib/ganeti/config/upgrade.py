@@ -339,7 +339,7 @@ OURS: dict[str, tuple[str, ...]] = {
     # The flag ``drained`` stays, so that nothing is placed on a node in maintenance. Other versions
     # show the key of the cluster on all nodes.
     "nodes": ("auto_failover", "key_pins", "maintenance", "watchdog"),
-    "networks": ("isolated",),
+    "networks": ("ext_reservations6", "isolated"),
     "instances": ("importing_since",),
     "nics": ("ip6",),
     "disks": ("in_sync_at", "never_alone", "outdated_node", "outdated_since", "unwiped_from"),

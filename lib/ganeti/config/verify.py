@@ -338,6 +338,13 @@ def _networks(data: ConfigData) -> _Problems:
 
 
 def _ipv6(network: Network, had: set[str]) -> _Problems:
+    if network.reserved6:
+        try:
+            pool = Ipv6Range(network)
+            for text in network.reserved6:
+                pool.block(text)
+        except errors.AddressPoolError as err:
+            yield f"reserved IPv6 addresses: {err}"
     for address in sorted(had):
         try:
             Ipv6Range(network).checked(address)

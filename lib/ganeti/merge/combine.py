@@ -215,6 +215,7 @@ def _networks(own: ConfigData, other: ConfigData) -> tuple[dict[str, str], dict[
             before,
             reservations=_either(before.reservations, network.reservations),
             ext_reservations=_either(before.ext_reservations, network.ext_reservations),
+            ext_reservations6=tuple(sorted({*before.reserved6, *network.reserved6})) or None,
         )
     return uuids, networks
 

@@ -151,7 +151,8 @@ class Ipv6Range:
     """The IPv6 addresses of a network.
 
     There are too many to mark them: which instances have is in their interfaces, and nobody gets
-    the first one, which belongs to all routers (RFC 4291, 2.6.1), or the gateway.
+    the first one, which belongs to all routers (RFC 4291, 2.6.1), the gateway, or those which are
+    reserved for other machines: addresses and ranges of addresses.
 
     :raises AddressPoolError: the network has no IPv6 range, or a damaged one; methods raise it for
         a text which is not an IPv6 address of the range.
@@ -166,12 +167,13 @@ class Ipv6Range:
             )
         try:
             self._range = ipaddress.IPv6Network(network.network6, strict=False)
-            gateway = None if network.gateway6 is None else ipaddress.IPv6Address(network.gateway6)
+            gateways = [] if network.gateway6 is None else [network.gateway6]
+            blocks = [ipaddress.IPv6Network(text) for text in (*gateways, *network.reserved6)]
         except ValueError as err:
             raise errors.AddressPoolError(f"network {network.name}: {err}") from err
-        self._reserved = {gateway}
         if self._range.prefixlen < SMALLEST_PREFIX6:
-            self._reserved.add(self._range.network_address)
+            blocks.append(ipaddress.IPv6Network(self._range.network_address))
+        self._reserved = list(ipaddress.collapse_addresses(blocks))
 
     def checked(self, address: str) -> str:
         """Return an address in its usual form, if an instance may have it."""
@@ -185,15 +187,43 @@ class Ipv6Range:
             )
         return str(parsed)
 
+    def block(self, text: str) -> str:
+        """Return an address, or a range ``ADDRESS/BITS``, of the network in its usual form."""
+        try:
+            found = ipaddress.IPv6Network(text)
+        except ValueError as err:
+            raise errors.AddressPoolError(
+                f"'{text}' is neither an IPv6 address nor a range of them: {err}"
+            ) from None
+        if not found.subnet_of(self._range):
+            raise errors.AddressPoolError(
+                f"address {text} is not in network {self.network.name} ({self._range})"
+            )
+        return str(found.network_address) if found.num_addresses == 1 else str(found)
+
+    def covers(self, block: str, address: str) -> bool:
+        """Tell whether an address is in a block, as :meth:`block` returns it."""
+        return ipaddress.IPv6Address(address) in ipaddress.IPv6Network(block)
+
     def is_reserved(self, address: str) -> bool:
-        """Tell whether an address is the one of routers or the gateway."""
-        return ipaddress.IPv6Address(address) in self._reserved
+        """Tell whether an address is that of routers or the gateway, or of another machine."""
+        return any(ipaddress.IPv6Address(address) in block for block in self._reserved)
 
     def addresses(self) -> Iterator[str]:
-        """Iterate over the addresses which instances may have, in order."""
-        for address in self._range:
-            if address not in self._reserved:
-                yield str(address)
+        """Iterate over the addresses which instances may have, in order.
+
+        A reserved range is passed over at once, because it may have more addresses than a
+        computer can count.
+        """
+        place, last = int(self._range.network_address), int(self._range.broadcast_address)
+        for block in self._reserved:
+            while place < min(int(block.network_address), last + 1):
+                yield str(ipaddress.IPv6Address(place))
+                place += 1
+            place = max(place, int(block.broadcast_address) + 1)
+        while place <= last:
+            yield str(ipaddress.IPv6Address(place))
+            place += 1
 
 
 def _parsed(network: Network) -> ipaddress.IPv4Network:

@@ -12,6 +12,9 @@ class Network:
     ``reservations`` and ``ext_reservations`` have a ``0`` or ``1`` for each address, in order; see
     :mod:`ganeti.objects.address_pool`.
 
+    ``ext_reservations6`` has the IPv6 addresses, and the ranges as ``ADDRESS/BITS``, which belong
+    to machines outside of the cluster; None for none.
+
     ``isolated`` is True for a network which has nothing in common with the network of the nodes:
     the same address is another one there. It was added with ``conflicts_check=False``.
     """
@@ -24,9 +27,15 @@ class Network:
     mac_prefix: str | None = None
     reservations: str | None = None
     ext_reservations: str | None = None
+    ext_reservations6: tuple[str, ...] | None = None
     isolated: bool | None = None
     ctime: float = 0
     mtime: float = 0
     uuid: str
     serial_no: int
     tags: tuple[str, ...] = ()
+
+    @property
+    def reserved6(self) -> tuple[str, ...]:
+        """The IPv6 addresses and ranges which are reserved for machines outside of the cluster."""
+        return self.ext_reservations6 or ()

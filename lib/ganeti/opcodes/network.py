@@ -25,6 +25,12 @@ ADD_RESERVED_IPS: Any = param(
     "Addresses to reserve, which no instance gets",
     default=None,
 )
+ADD_RESERVED_IPS6: Any = param(
+    ht.Maybe(ht.ListOf(types.Ipv6Block)),
+    "IPv6 addresses, and ranges of them as address/bits, to reserve",
+    default=None,
+    added=True,
+)
 
 
 @opcode(summary="network_name")
@@ -45,6 +51,7 @@ class OpNetworkAdd(OpCode):
         default=True,
     )
     tags: list[str] = params.TAGS
+    add_reserved_ips6: list[str] | None = ADD_RESERVED_IPS6
     RESULT = ht.NoneType
 
 
@@ -122,6 +129,13 @@ class OpNetworkSetParams(OpCode):
     conflicts_check: bool | None = param(
         ht.Maybe(ht.Bool),
         "Whether the same address in this network and in the one of the nodes is one address",
+        default=None,
+        added=True,
+    )
+    add_reserved_ips6: list[str] | None = ADD_RESERVED_IPS6
+    remove_reserved_ips6: list[str] | None = param(
+        ht.Maybe(ht.ListOf(types.Ipv6Block)),
+        "IPv6 addresses, and ranges of them, whose reservation ends",
         default=None,
         added=True,
     )

@@ -85,6 +85,9 @@ Ipv6Network = ht.Type(
     "ipv6-network", lambda value: _parses_as(value, "IPv6Interface") and "/" in value
 )
 
+#: An IPv6 address, or a range of them as address/bits.
+Ipv6Block = ht.Or(Ipv6Address, Ipv6Network)
+
 MaybeString = ht.Maybe(ht.NonEmptyString)
 MaybeObject = ht.Maybe(ht.Dict)
 Strings = ht.ListOf(ht.NonEmptyString)

@@ -115,6 +115,9 @@ class Sanitizer:
         for network in made["networks"].values():
             for key in ("network", "gateway", "network6", "gateway6"):
                 self._address(network, key)
+            if self._ips:
+                # They would not be in the IPv6 network any more.
+                network.pop("ext_reservations6", None)
         for instance in made["instances"].values():
             self._one_instance(instance)
         for disk in made["disks"].values():

@@ -90,7 +90,7 @@ def test_stored_attributes_are_as_published(name, cls):
         "ConfigData": {"damaged", "documents"},
         "Instance": {"importing_since"},
         "NodeGroup": {"enabled_hypervisors"},
-        "Network": {"isolated"},
+        "Network": {"ext_reservations6", "isolated"},
         "NIC": {"ip6"},
         "Node": {"auto_failover", "key_pins", "maintenance", "watchdog"},
     }.get(name, set())

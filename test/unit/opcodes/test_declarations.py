@@ -66,7 +66,12 @@ OWN_PARAMS = {
     },
     "OP_NETWORK_CONNECT": {"more_groups": "a command about several groups does all or nothing"},
     "OP_NETWORK_DISCONNECT": {"more_groups": "a command about several groups does all or nothing"},
-    "OP_NETWORK_SET_PARAMS": {"conflicts_check": "old networks can be declared isolated"},
+    "OP_NETWORK_ADD": {"add_reserved_ips6": "networks give IPv6 addresses"},
+    "OP_NETWORK_SET_PARAMS": {
+        "conflicts_check": "old networks can be declared isolated",
+        "add_reserved_ips6": "networks give IPv6 addresses",
+        "remove_reserved_ips6": "the same",
+    },
     "OP_NODE_ADD": {"certificate": "a machine which joins with a token reports its certificate"},
 }
 

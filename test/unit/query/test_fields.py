@@ -40,6 +40,7 @@ OWN = {
         "hv/tpm_version": "KVM guests with a TPM",
         "hv/type": "Xen guests of type PVH",
     },
+    "network": {"external_reservations6": "IPv6 addresses which are reserved"},
     "group": {"enabled_hypervisors": "clusters whose nodes have different hypervisors"},
     "node": {
         "auto_failover": "automatic failover of instances",

@@ -90,7 +90,7 @@ MISSING: dict[str, str] = {
     "AssignGroupNodes": "node_uuids",
     "ConnectNetwork": "conflicts_check more_groups",
     "CreateGroup": "disk_state diskparams enabled_hypervisors hv_state ipolicy ndparams",
-    "CreateNetwork": "conflicts_check name",
+    "CreateNetwork": "add_reserved_ips6 conflicts_check name",
     "DeleteNetwork": "force",
     "DisconnectNetwork": "more_groups",
     "EndNodeMaintenance": "node_uuid",

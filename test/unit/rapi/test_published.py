@@ -46,7 +46,12 @@ OWN_MEMBERS = {
     "/2/instances": {"accept_from_description", "explain"},
     _INSTANCE: {"unfinished_import"},
     f"{_INSTANCE}/modify": {"hypervisor"},
-    "/2/networks/{network_name}/modify": {"conflicts_check"},
+    "/2/networks": {"add_reserved_ips6"},
+    "/2/networks/{network_name}/modify": {
+        "add_reserved_ips6",
+        "conflicts_check",
+        "remove_reserved_ips6",
+    },
     "/2/groups": {"enabled_hypervisors"},
     "/2/groups/{group_name}/modify": {"enabled_hypervisors"},
     "/2/modify": {

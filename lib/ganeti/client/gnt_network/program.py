@@ -24,6 +24,7 @@ def _groups_text(groups: Sequence[Sequence[str]]) -> str:
 
 _FORMATTERS = {
     "group_list": _groups_text,
+    "external_reservations6": listing.join_list,
     "inst_list": listing.join_list,
     "tags": listing.join_list,
 }
@@ -31,7 +32,7 @@ _FORMATTERS = {
 
 # -- info -----------------------------------------------------------------------------------------
 
-_INFO_FIELDS = (*query_const.NETWORK_FIELDS, "serial_no", "uuid")
+_INFO_FIELDS = (*query_const.NETWORK_FIELDS, "serial_no", "uuid", "external_reservations6")
 _MAP_WIDTH = 64
 
 
@@ -84,6 +85,9 @@ def _describe(network: Mapping[str, Any], addresses: Mapping[str, Sequence[str]]
     lines.append("         (X) used    (.) free")
     if network["external_reservations"]:
         lines += ["  externally reserved IPs:", f"    {network['external_reservations']}"]
+    if network["external_reservations6"]:
+        reserved6 = ", ".join(network["external_reservations6"])
+        lines += ["  externally reserved IPv6 addresses:", f"    {reserved6}"]
     if network["group_list"]:
         lines.append("  connected to node groups:")
         lines += [
@@ -107,6 +111,19 @@ def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _reserved(name: str, text: str | None) -> dict[str, list[str]]:
+    """Return addresses as parameters of an opcode, which has one for each version of IP.
+
+    :param name: of the parameter with IPv4 addresses.
+    """
+    names = _names(text) or []
+    found = {
+        name: [one for one in names if ":" not in one],
+        f"{name}6": [one for one in names if ":" in one],
+    }
+    return {key: value for key, value in found.items() if value}
+
+
 def add(values: Values, arguments: list[str]) -> int:
     """Add a network (``add``)."""
     from ganeti.opcodes.network import OpNetworkAdd
@@ -125,7 +142,7 @@ def add(values: Values, arguments: list[str]) -> int:
             network6=values.network6,
             gateway6=values.gateway6,
             mac_prefix=values.mac_prefix,
-            add_reserved_ips=_names(values.add_reserved_ips),
+            **_reserved("add_reserved_ips", values.add_reserved_ips),
             conflicts_check=values.conflicts_check,
             tags=_names(values.tags) or [],
             **jobs.common_params(values),
@@ -144,8 +161,8 @@ def modify(values: Values, arguments: list[str]) -> int:
         "network6": values.network6,
         "gateway6": values.gateway6,
         "mac_prefix": values.mac_prefix,
-        "add_reserved_ips": _names(values.add_reserved_ips),
-        "remove_reserved_ips": _names(values.remove_reserved_ips),
+        **_reserved("add_reserved_ips", values.add_reserved_ips),
+        **_reserved("remove_reserved_ips", values.remove_reserved_ips),
         "conflicts_check": values.conflicts_check,
     }
     if all(value is None for value in parameters.values()):
@@ -266,7 +283,11 @@ _SETTABLE = (
         "first three bytes of MAC addresses which are generated in this network, such as aa:00:01",
         "-m",
     ),
-    _text("--add-reserved-ips", "ADDRESS,...", "addresses that are not given to instances"),
+    _text(
+        "--add-reserved-ips",
+        "ADDRESS,...",
+        "addresses that are not given to instances; of IPv6 also ranges, as ADDRESS/BITS",
+    ),
 )
 
 PROGRAM = Program(
@@ -384,7 +405,7 @@ PROGRAM = Program(
         "list": "-o name,network,free_count",
         "list-fields": "",
         "info": "net1",
-        "modify": "--add-reserved-ips=192.0.2.10,192.0.2.11 net1",
+        "modify": "--add-reserved-ips=192.0.2.10,192.0.2.11,2001:db8::100/120 net1",
         "remove": "net1",
         "rename": "net1 office",
         **tags.examples("net1"),

@@ -58,6 +58,7 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
         try:
             network = empty(network)
             network = AddressPool(network).taken(op.add_reserved_ips or (), external=True)
+            network = checks.reserved6(network, op.add_reserved_ips6 or ())
             if op.conflicts_check:
                 network = AddressPool(network).taken(self._own_addresses(network), external=True)
         except errors.AddressPoolError as err:

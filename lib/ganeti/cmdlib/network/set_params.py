@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import ipaddress
+
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.ops.network import checks
 from ganeti.cmdlib.ops.network.checks import NetworkHooks
 from ganeti.locking import Level
 from ganeti.objects import Network, updated
-from ganeti.objects.address_pool import AddressPool
+from ganeti.objects.address_pool import AddressPool, Ipv6Range
 from ganeti.opcodes.network import OpNetworkSetParams
 
 
@@ -27,10 +30,14 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
             op.mac_prefix,
             op.add_reserved_ips,
             op.remove_reserved_ips,
+            op.add_reserved_ips6,
+            op.remove_reserved_ips6,
         )
         if not any(values) and op.conflicts_check is None:
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
-        twice = sorted(set(op.add_reserved_ips or ()) & set(op.remove_reserved_ips or ()))
+        added = (*(op.add_reserved_ips or ()), *(op.add_reserved_ips6 or ()))
+        released = (*(op.remove_reserved_ips or ()), *(op.remove_reserved_ips6 or ()))
+        twice = sorted(set(added) & set(released))
         if twice:
             raise errors.OpPrereqError(
                 f"addresses {', '.join(twice)} are to be both reserved and released",
@@ -62,19 +69,19 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
         """
         op = self.op
         try:
+            network6 = op.network6 or network.network6
+            gateway6 = op.gateway6 or network.gateway6
+            checks.check_ipv6(network6, gateway6)
             new = self._with_gateway(network)
             new = self._with_reserved(new, quiet)
             new = self._with_released(new, quiet)
+            new = dataclasses.replace(new, network6=network6, gateway6=gateway6)
+            new = self._with_ipv6_changes(new, quiet)
         except errors.AddressPoolError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
         check = op.conflicts_check
-        network6 = op.network6 or network.network6
-        gateway6 = op.gateway6 or network.gateway6
-        checks.check_ipv6(network6, gateway6)
         return updated(
             new,
-            network6=network6,
-            gateway6=gateway6,
             isolated=network.isolated if check is None else None if check else True,
             mac_prefix=checks.mac_prefix(op.mac_prefix, network.mac_prefix),
         )
@@ -108,6 +115,39 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
                 )
         return pool.taken(self.op.add_reserved_ips or (), external=True)
 
+    def _with_ipv6_changes(self, network: Network, quiet: bool) -> Network:
+        """Reserve and release IPv6 addresses and ranges of the network, as it will be."""
+        given, released = self.op.add_reserved_ips6 or (), self.op.remove_reserved_ips6 or ()
+        known = network.reserved6
+        if not (known or given or released):
+            return network
+        pool = Ipv6Range(dataclasses.replace(network, ext_reservations6=None))
+        gone, present = set(map(_form, released)), set(map(_form, known))
+        if not quiet:
+            for text in released:
+                if _form(text) not in present:
+                    self.log.warn(
+                        f"address {text} of network {network.name} is not reserved as such"
+                    )
+            for text in given:
+                self._warn_about(network, pool, pool.block(text))
+        kept = [one for one in known if _form(one) not in gone]
+        return checks.reserved6(network, [*kept, *given])
+
+    def _warn_about(self, network: Network, pool: Ipv6Range, block: str) -> None:
+        if block in network.reserved6:
+            self.log.warn(f"address {block} of network {network.name} is reserved already")
+        for instance in self.config.instances():
+            for nic in instance.nics:
+                if nic.network != network.uuid:
+                    continue
+                for address in (nic.ip, nic.ip6):
+                    if address and ":" in address and pool.covers(block, address):
+                        self.log.warn(
+                            f"address {address} of network {network.name} belongs to instance"
+                            f" {instance.name}, which keeps it"
+                        )
+
     def _with_released(self, network: Network, quiet: bool) -> Network:
         pool = AddressPool(network)
         found = []
@@ -124,3 +164,8 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
             else:
                 found.append(address)
         return pool.released(found, external=True)
+
+
+def _form(block: str) -> str:
+    """Return an IPv6 address or range in one form, whether it is in the network or not."""
+    return str(ipaddress.IPv6Network(block, strict=False))

@@ -101,6 +101,13 @@ _FIELDS = [
         _external,
     ),
     Field(
+        "external_reservations6",
+        "ExternalReservations6",
+        KIND_OTHER,
+        "IPv6 addresses, and ranges of them, which are reserved for use outside of the cluster",
+        lambda _view, network: list(network.reserved6),
+    ),
+    Field(
         "group_cnt",
         "NodeGroups",
         KIND_NUMBER,

@@ -24,6 +24,7 @@ LAN: dict[str, Any] = {
     "group_list": [["default", "bridged", "br0", ""], ["rack2", "routed", "main", ""]],
     "inst_list": ["web1"],
     "external_reservations": "203.0.113.0, 203.0.113.15",
+    "external_reservations6": ["2001:db8::5", "2001:db8::100/120"],
     "serial_no": 3,
     "uuid": "u-1",
     "tags": ["dmz"],
@@ -71,6 +72,8 @@ Serial number: 3
          (X) used    (.) free
   externally reserved IPs:
     203.0.113.0, 203.0.113.15
+  externally reserved IPv6 addresses:
+    2001:db8::5, 2001:db8::100/120
   connected to node groups:
     default (mode:bridged link:br0 vlan:)
     rack2 (mode:routed link:main vlan:)
@@ -90,6 +93,7 @@ def test_info_of_a_large_one_that_nobody_uses(gnt: Gnt, master: FakeMaster) -> N
             "inst_list": [],
             "group_list": [],
             "external_reservations": "",
+            "external_reservations6": [],
         }
     ]
     lines = gnt("network info").out.splitlines()
@@ -140,6 +144,19 @@ def test_modify(gnt: Gnt, master: FakeMaster) -> None:
         "none",
     )
     assert gnt("network modify net1") == (1, "", "Please give at least one of the parameters.\n")
+
+
+def test_reserved_addresses_of_both_versions(gnt: Gnt, master: FakeMaster) -> None:
+    master.results["OP_NETWORK_SET_PARAMS"] = None
+    added = "2001:db8::5,203.0.113.4,2001:db8::100/120"
+    command = f"network modify --add-reserved-ips {added} --remove-reserved-ips 2001:db8::9 net1"
+    assert gnt(command).code == 0
+    op = master.opcode()
+    assert (op["add_reserved_ips"], op["add_reserved_ips6"]) == (
+        ["203.0.113.4"],
+        ["2001:db8::5", "2001:db8::100/120"],
+    )
+    assert (op["remove_reserved_ips"], op["remove_reserved_ips6"]) == (None, ["2001:db8::9"])
 
 
 def test_connect(gnt: Gnt, master: FakeMaster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib.hooks import Hooks
 from ganeti.constants.net import VALUE_NONE
+from ganeti.objects.address_pool import Ipv6Range
 from ganeti.objects.addresses import of_cluster, of_guests, same_form
 
 if TYPE_CHECKING:
@@ -146,3 +148,17 @@ def connection_env(connection: Mapping[str, Any] | None) -> dict[str, object]:
     return {
         f"GROUP_NETWORK_{key.upper()}": connection.get(key, "") for key in ("mode", "link", "vlan")
     }
+
+
+def reserved6(network: Network, blocks: Iterable[str]) -> Network:
+    """Return a network in which these IPv6 addresses and ranges are reserved, and no others.
+
+    :raises errors.AddressPoolError: one of them is not in its IPv6 range.
+    """
+    wanted = list(dict.fromkeys(blocks))
+    if not wanted:
+        return dataclasses.replace(network, ext_reservations6=None)
+    pool = Ipv6Range(dataclasses.replace(network, ext_reservations6=None))
+    found = {pool.block(text) for text in wanted}
+    order = sorted(found, key=lambda text: ipaddress.IPv6Network(text))
+    return dataclasses.replace(network, ext_reservations6=tuple(order))
