@@ -244,6 +244,20 @@ def fill_diskparams(
     }
 
 
+def own_metavg(holder: Cluster | NodeGroup) -> str | None:
+    """Return the volume group for metadata of DRBD which a cluster or a node group names itself."""
+    found = (holder.diskparams.get(disk_c.DRBD8) or _NOTHING).get("metavg")
+    return str(found) if found else None
+
+
+def metavg(cluster: Cluster, group: NodeGroup) -> str | None:
+    """Return the volume group for metadata of DRBD: of the node group, else of the cluster.
+
+    None means the volume group of the data.
+    """
+    return own_metavg(group) or own_metavg(cluster)
+
+
 # Parameter of the logical DRBD device -> parameter of the template.
 _DRBD_DEVICE_PARAMS = {
     "resync-rate": "resync-rate",

@@ -9,7 +9,7 @@ With *force*, an objection of a node is only a warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,32 +225,48 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
 
     def _check_machines(self, old: Cluster, new: Cluster) -> None:
         """Ask the nodes whether they have the storage and the links which the change names."""
-        checks, groups = self._storage_checks(old, new)
+        checks, groups, metavg = self._storage_checks(old, new)
         nodes = self._capable()
         link = new.nicparams["default"]
         if link != old.nicparams.get("default"):
             names = [self.config.node(uuid).name for uuid in nodes]
             checks |= links.node_checks(link, names)
-        if not checks:
+        needing = self._without_own_metavg(nodes) if metavg else []
+        if not (checks or needing):
             return
+        if needing:
+            nodes = nodes if checks else needing
+            checks[nv.VGLIST] = None
         answers = self.rpc.call_many(
             NODE_VERIFY, nodes, checks=checks, cluster_name=new.cluster_name, all_hvparams={}
         )
-        for answer in answers.values():
+        for uuid, answer in answers.items():
             if answer.failure is not None:
                 self._object(
                     f"node {answer.node_name} could not be asked about its storage and network:"
                     f" {why(answer.failure)}"
                 )
                 continue
-            found = machine_storage.problems(new, answer.data, groups) + links.problems(answer.data)
+            wanted = {metavg: 0, **groups} if uuid in needing else groups
+            found = machine_storage.problems(new, answer.data, wanted) + links.problems(answer.data)
             for problem in found:
                 self._object(f"node {answer.node_name}: {problem}")
 
+    def _without_own_metavg(self, nodes: Sequence[str]) -> list[str]:
+        """Return the nodes for whose groups the cluster's volume group for metadata counts."""
+        data = self.config.snapshot()
+        return [
+            uuid
+            for uuid in nodes
+            if fill.own_metavg(data.nodegroups[data.nodes[uuid].group]) is None
+        ]
+
     def _storage_checks(
         self, old: Cluster, new: Cluster
-    ) -> tuple[dict[str, Any], dict[str | None, int]]:
-        """Return the checks of storage, and the volume groups with the sizes in MiB they need."""
+    ) -> tuple[dict[str, Any], dict[str | None, int], str | None]:
+        """Return the checks of storage, the volume groups with the sizes in MiB they need, and the
+        new volume group for metadata of DRBD.
+        """
         checks: dict[str, Any] = {}
         groups: dict[str | None, int] = {}
         enabled = set(new.enabled_disk_templates)
@@ -264,15 +280,14 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             disk_templates.LVM_BASED & fresh or self.op.vg_name is not None
         ):
             groups[new.volume_group_name] = MIN_VG_MIB
+        metavg = None
         if "metavg" in (self.op.diskparams or {}).get(disk_c.DRBD8, {}):
-            metavg = new.diskparams[disk_c.DRBD8]["metavg"]
-            if disk_c.DRBD8 in enabled:
-                groups.setdefault(metavg, 0)
+            metavg = fill.own_metavg(new) if disk_c.DRBD8 in enabled else None
         if groups:
             checks[nv.VGLIST] = None
         if new.drbd_usermode_helper and (self.op.drbd_helper is not None or disk_c.DRBD8 in fresh):
             checks[nv.DRBDHELPER] = new.drbd_usermode_helper
-        return checks, groups
+        return checks, groups, metavg
 
     def _tell_violations(self, new: Cluster) -> None:
         """Warn about instances which violate the new policy, but not the old one."""

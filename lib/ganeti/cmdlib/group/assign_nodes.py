@@ -8,11 +8,12 @@ already are named in a warning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.locks import require_still_same
+from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.locking import Level
 from ganeti.objects import ConfigData, Node, fill, updated
 from ganeti.objects.disk_templates import INT_MIRRORED
@@ -71,7 +72,30 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
         moving = [node for node in nodes if node.group != self.group.uuid]
         self._require_hypervisors({node.uuid for node in moving})
         self._warn_of_networks({node.uuid for node in moving})
+        self._require_metavg(moving)
         return moving
+
+    def _require_metavg(self, moving: Sequence[Node]) -> None:
+        """Check that the nodes have the volume group for metadata of DRBD of their new group."""
+        data = self.config.snapshot()
+        metavg = fill.metavg(data.cluster, data.nodegroups[self.group.uuid])
+        asked = [
+            node.uuid
+            for node in moving
+            if node.vm_capable
+            and not node.offline
+            and fill.metavg(data.cluster, data.nodegroups[node.group]) != metavg
+        ]
+        lacking, unknown = machine_storage.without_metavg(self.rpc, data.cluster, asked, metavg)
+        if lacking and not self.op.force:
+            raise errors.OpPrereqError(
+                f"group {self.group.name} has its metadata of DRBD in volume group {metavg}:"
+                f" {'; '.join(lacking)}. Create the volume group there first, or use --force to"
+                " go on.",
+                errors.ECODE_ENVIRON,
+            )
+        for problem in (*lacking, *unknown):
+            self.log.warn(problem)
 
     def _require_hypervisors(self, moving: Set[str]) -> None:
         """Check that the instances of the nodes have their hypervisor in the new group."""

@@ -11,6 +11,7 @@ from ganeti.cmdlib.locks import instances_of_group, require_still_same
 from ganeti.cmdlib.ops.group.hooks import GroupHooks
 from ganeti.cmdlib.ops.params import group as params
 from ganeti.cmdlib.ops.policy import instance
+from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.locking import Level
 from ganeti.objects import NodeGroup, fill, updated
 from ganeti.opcodes.group import OpGroupSetParams
@@ -90,6 +91,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
             )
         new = updated(group, **values)
         self._require_hypervisors(new)
+        self._require_metavg(group, new)
         # Only these parameters are published in the result of this opcode.
         changes = [
             (name, str(value))
@@ -118,6 +120,30 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
                 " stop them and change their hypervisor with 'gnt-instance modify -H'",
                 errors.ECODE_STATE,
             )
+
+    def _require_metavg(self, old: NodeGroup, new: NodeGroup) -> None:
+        """Check that the nodes of the group have its new volume group for metadata of DRBD.
+
+        :raises errors.OpPrereqError: one has not; one that does not answer is a warning.
+        """
+        cluster = self.config.cluster()
+        metavg = fill.metavg(cluster, new)
+        if self.op.diskparams is None or metavg == fill.metavg(cluster, old):
+            return
+        nodes = [
+            node.uuid
+            for node in self.config.vm_capable_nodes()
+            if node.group == new.uuid and not node.offline
+        ]
+        lacking, unknown = machine_storage.without_metavg(self.rpc, cluster, nodes, metavg)
+        if lacking:
+            raise errors.OpPrereqError(
+                f"group {new.name} cannot have its metadata of DRBD in volume group {metavg}:"
+                f" {'; '.join(lacking)}. Create the volume group there first.",
+                errors.ECODE_ENVIRON,
+            )
+        for problem in unknown:
+            self.log.warn(problem)
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:
         """Return the names of the instances which violate the new policy, but not the old one."""

@@ -342,15 +342,16 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 self.log.warn(f"hypervisor {name} is not usable on node {node.name}: {problem}")
 
     def _check_storage(self, node: Node, address: dict[str, str]) -> None:
-        """Check the volume group of the machine; the usermode helper of DRBD gives a warning.
+        """Check the volume groups of the machine; the usermode helper of DRBD gives a warning.
 
         :raises errors.OpPrereqError: no disk could be put there.
         """
         data = self.config.snapshot()
         cluster = data.cluster
         ndparams = fill.fill_nd(cluster, data.nodegroups[node.group], node)
+        metavg = fill.metavg(cluster, data.nodegroups[node.group])
         checks = machine_storage.checks_of_new_node(
-            cluster, exclusive=bool(ndparams.get("exclusive_storage"))
+            cluster, exclusive=bool(ndparams.get("exclusive_storage")), metavg=metavg
         )
         if not checks:
             return
@@ -363,7 +364,8 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         )[node.name]
         facts: dict[str, Any] = dict(answer.payload())
         helper = {name: facts.pop(name) for name in (nv.DRBDHELPER,) if name in facts}
-        found = machine_storage.problems(cluster, facts)
+        groups = machine_storage.groups_of_new_node(cluster, metavg)
+        found = machine_storage.problems(cluster, facts, groups)
         if found:
             raise errors.OpPrereqError(
                 f"node {node.name} cannot have disks of instances: {'; '.join(found)}. Repair"

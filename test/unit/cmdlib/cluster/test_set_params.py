@@ -145,6 +145,38 @@ def test_a_default_which_one_node_cannot_use_is_refused(
     assert len(master.config.writes) == 1
 
 
+def test_a_node_whose_group_has_its_own_volume_group_for_metadata_is_not_asked() -> None:
+    """It does not use the one of the cluster."""
+    data = cluster_of(
+        2,
+        enabled_disk_templates=("plain", "drbd"),
+        volume_group_name="xenvg",
+        node_changes={2: {"group": "group-2"}},
+    )
+    second = dataclasses.replace(
+        data.nodegroups[GROUP],
+        name="rack2",
+        uuid="group-2",
+        diskparams={"drbd": {"metavg": "own"}},
+    )
+    master = Master(dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": second}))
+    master.rpc.answers["node_verify"] = lambda node, args: {
+        name: {"vglist": {"own" if node == NODE2 else "fast": 1024}, "bridges": []}[name]
+        for name in args["checks"]
+    }
+    change(master, diskparams={"drbd": {"metavg": "fast"}})
+    assert [node for node, _args in master.rpc.of("node_verify")] == [NODE1]
+    # Both are asked for the bridge, and only the first one needs the volume group.
+    change(master, diskparams={"drbd": {"metavg": "fast"}}, nicparams={"link": "br7"})
+    assert [node for node, _args in master.rpc.of("node_verify")] == [NODE1, NODE1, NODE2]
+    # When each group has its own, there is nothing to ask.
+    first = dataclasses.replace(second, name="default", uuid=GROUP)
+    commit(master.config).groups.update(first)
+    change(master, diskparams={"drbd": {"metavg": "none"}})
+    assert len(master.rpc.of("node_verify")) == 3
+    assert master.config.cluster().diskparams["drbd"]["metavg"] == "none"
+
+
 def test_nodes_are_not_asked_about_a_default_link_which_stays() -> None:
     master = Master(cluster_of(2))
     change(master, nicparams={"link": "xen-br0"})

@@ -284,6 +284,75 @@ def test_a_node_that_changes_its_group_while_the_job_waits():
     )
 
 
+# -- the volume group for metadata of DRBD ---------------------------------------
+
+
+def with_metavg(lacks=(), fails=(), *, enabled=("plain", "drbd"), own="fast"):
+    """Two groups; the second has its own volume group for metadata of DRBD."""
+    master = two_groups(enabled_disk_templates=enabled)
+    second = master.config.group(SECOND)
+    commit(master.config).groups.update(
+        dataclasses.replace(second, diskparams={"drbd": {"metavg": own}} if own else {})
+    )
+
+    def answer(node, args):
+        assert args["checks"] == {"vglist": None}
+        return {"vglist": {"xenvg": 9} if node in lacks else {"xenvg": 9, "fast": 9}}
+
+    master.rpc.answers["node_verify"] = answer
+    for node in fails:
+        master.rpc.errors["node_verify", node] = errors.NodeUnreachable(node, "node_verify", "dead")
+    return master
+
+
+def asked_nodes(master):
+    return [node for node, _args in master.rpc.of("node_verify")]
+
+
+def test_a_volume_group_for_metadata_which_a_node_of_the_group_lacks():
+    """Otherwise every later creation of a mirrored disk there would fail."""
+    op = OpGroupSetParams(group_name="rack2", diskparams={"drbd": {"metavg": "fast"}})
+    master = with_metavg(lacks=("node3.example.com",), own=None)
+    text = master.refused(op, errors.ECODE_ENVIRON)
+    assert "node node3.example.com: it has no volume group fast" in text
+    assert asked_nodes(master) == ["node3.example.com"]
+    # What other nodes have does not matter.
+    good = with_metavg(lacks=("node1.example.com", "node2.example.com"), own=None)
+    good.run(op)
+    assert good.config.group(SECOND).diskparams == {"drbd": {"metavg": "fast"}}
+    # The same value again, or another parameter, asks nobody.
+    good.run(op)
+    good.run(OpGroupSetParams(group_name="rack2", diskparams={"drbd": {"protocol": "A"}}))
+    assert asked_nodes(good) == ["node3.example.com"]
+
+
+def test_a_node_which_cannot_be_asked_for_its_volume_groups_is_named():
+    master = with_metavg(fails=("node3.example.com",), own=None)
+    master.run(OpGroupSetParams(group_name="rack2", diskparams={"drbd": {"metavg": "fast"}}))
+    assert master.job.said("node node3.example.com could not be asked whether it has volume group")
+    assert master.config.group(SECOND).diskparams == {"drbd": {"metavg": "fast"}}
+
+
+def test_nobody_is_asked_for_a_volume_group_without_mirrored_disks():
+    master = with_metavg(enabled=("plain",), own=None)
+    master.run(OpGroupSetParams(group_name="rack2", diskparams={"drbd": {"metavg": "fast"}}))
+    master.run(OpGroupAssignNodes(group_name="rack2", nodes=["node2"]))
+    assert asked_nodes(master) == []
+
+
+def test_a_node_without_the_volume_group_for_metadata_of_its_new_group():
+    master = with_metavg(lacks=("node2.example.com",))
+    op = OpGroupAssignNodes(group_name="rack2", nodes=["node2", "node3"])
+    text = master.refused(op, errors.ECODE_ENVIRON)
+    assert "node node2.example.com: it has no volume group fast" in text and "--force" in text
+    # Node 3 is in the group already.
+    assert asked_nodes(master) == ["node2.example.com"]
+    op.force = True
+    master.run(op)
+    assert groups(master) == [GROUP, SECOND, SECOND]
+    assert master.job.said("node node2.example.com: it has no volume group fast")
+
+
 # -- remove and rename -----------------------------------------------------------
 
 

@@ -102,6 +102,29 @@ def test_the_storage_of_a_new_machine(hosts, facts, exclusive, fragment):
     with_lvm(facts, exclusive=exclusive).run(add(vm_capable=False))
 
 
+@pytest.mark.parametrize(("own", "wanted"), [(None, "all"), ("own", "own")])
+def test_the_volume_group_for_metadata_of_a_new_machine(hosts, own, wanted):
+    """That of its node group counts, else that of the cluster."""
+
+    def lab(*present):
+        master = with_lvm({"vglist": {"xenvg": 30000.0, **dict.fromkeys(present, 9.0)}})
+        cluster = master.config.cluster()
+        commit(master.config).cluster.update(
+            dataclasses.replace(cluster, diskparams={"drbd": {"metavg": "all"}})
+        )
+        group = master.config.group(GROUP)
+        commit(master.config).groups.update(
+            dataclasses.replace(group, diskparams={"drbd": {"metavg": own}} if own else {})
+        )
+        return master
+
+    other = {"all": "own", "own": "all"}[wanted]
+    assert f"it has no volume group {wanted}" in lab(other).refused(add(), errors.ECODE_ENVIRON)
+    master = lab(wanted)
+    master.run(add())
+    assert by_name(master, NEW) is not None
+
+
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_good_storage_of_a_new_machine(hosts, exclusive):
     master = with_lvm({"drbd-helper": [True, "/sbin/other"]}, exclusive=exclusive)

@@ -29,7 +29,7 @@ from ganeti.constants.disk import (
     RDWR,
 )
 from ganeti.constants.net import VALUE_AUTO
-from ganeti.objects import Disk, disk_templates
+from ganeti.objects import Disk, disk_templates, fill
 from ganeti.objects.disk_templates import (
     HAVE_ACCESS,
     HAVE_METAVG,
@@ -186,11 +186,9 @@ def _default_metavg(config: Config, node_uuid: str | None) -> str | None:
     cluster.
     """
     data = config.snapshot()
-    tables = [data.cluster.diskparams]
-    if node_uuid is not None:
-        tables.insert(0, data.nodegroups[data.nodes[node_uuid].group].diskparams)
-    found = [(table.get(DRBD8) or {}).get("metavg") for table in tables]
-    return next((str(name) for name in found if name), None)
+    if node_uuid is None:
+        return fill.own_metavg(data.cluster)
+    return fill.metavg(data.cluster, data.nodegroups[data.nodes[node_uuid].group])
 
 
 def plan_disk(

@@ -9,23 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.verify.storage import MIN_VG_MIB, PV_TOLERANCE, lost_volumes, uses_lvm
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects import disk_templates
 from ganeti.utils.text import comma_join
+from ganeti.wire.calls import NODE_VERIFY
 
 if TYPE_CHECKING:
     from ganeti.objects import Cluster
+    from ganeti.rpc import RpcRunner
 
 
-def checks_of_new_node(cluster: Cluster, *, exclusive: bool) -> dict[str, Any]:
+def checks_of_new_node(
+    cluster: Cluster, *, exclusive: bool, metavg: str | None = None
+) -> dict[str, Any]:
     """Make the checks of ``node_verify`` for a machine which becomes a node.
 
     Directories of disk files are not among them: an administrator allows them on each node, often
     only after it was added.
 
     :param exclusive: the node will have exclusive storage.
+    :param metavg: volume group for metadata of DRBD in the group of the node.
     :returns: name of a check -> its argument.
     """
     checks: dict[str, Any] = {}
@@ -34,9 +40,54 @@ def checks_of_new_node(cluster: Cluster, *, exclusive: bool) -> dict[str, Any]:
         checks |= {nv.VGLIST: None, nv.PVLIST: [group]}
         if exclusive:
             checks[nv.EXCLUSIVEPVS] = [group]
+    if metavg and disk_c.DRBD8 in cluster.enabled_disk_templates:
+        checks[nv.VGLIST] = None
     if disk_c.DRBD8 in cluster.enabled_disk_templates and cluster.drbd_usermode_helper:
         checks[nv.DRBDHELPER] = cluster.drbd_usermode_helper
     return checks
+
+
+def groups_of_new_node(cluster: Cluster, metavg: str | None) -> dict[str | None, int]:
+    """Return the volume groups which :func:`problems` demands of a machine that becomes a node."""
+    found: dict[str | None, int] = {}
+    if uses_lvm(cluster) and cluster.volume_group_name:
+        found[cluster.volume_group_name] = MIN_VG_MIB
+    if metavg and disk_c.DRBD8 in cluster.enabled_disk_templates:
+        found.setdefault(metavg, 0)
+    return found
+
+
+def without_metavg(
+    rpc: RpcRunner, cluster: Cluster, nodes: Sequence[str], metavg: str | None
+) -> tuple[list[str], list[str]]:
+    """Find nodes without the volume group for metadata of DRBD which they are about to use.
+
+    Nobody is asked where none is named, or mirrored disks are not enabled.
+
+    :param nodes: UUIDs of nodes.
+    :returns: a message for each of these nodes, and one for each node which could not be asked.
+    """
+    lacking: list[str] = []
+    unknown: list[str] = []
+    if not metavg or not nodes or disk_c.DRBD8 not in cluster.enabled_disk_templates:
+        return lacking, unknown
+    answers = rpc.call_many(
+        NODE_VERIFY,
+        list(nodes),
+        checks={nv.VGLIST: None},
+        cluster_name=cluster.cluster_name,
+        all_hvparams={},
+    )
+    for answer in answers.values():
+        if answer.failure is not None:
+            unknown.append(
+                f"node {answer.node_name} could not be asked whether it has volume group"
+                f" {metavg}: {why(answer.failure)}"
+            )
+            continue
+        found = problems(cluster, answer.data, {metavg: 0})
+        lacking += [f"node {answer.node_name}: {problem}" for problem in found]
+    return lacking, unknown
 
 
 def problems(
