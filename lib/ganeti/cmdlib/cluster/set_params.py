@@ -225,17 +225,17 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
 
     def _check_machines(self, old: Cluster, new: Cluster) -> None:
         """Ask the nodes whether they have the storage and the links which the change names."""
-        checks, groups, metavg = self._storage_checks(old, new)
+        checks, groups = self._storage_checks(old, new)
         nodes = self._capable()
         link = new.nicparams["default"]
         if link != old.nicparams.get("default"):
             names = [self.config.node(uuid).name for uuid in nodes]
             checks |= links.node_checks(link, names)
-        needing = self._without_own_metavg(nodes) if metavg else []
-        if not (checks or needing):
+        metadata = self._metadata_groups(old, new, nodes)
+        if not (checks or metadata):
             return
-        if needing:
-            nodes = nodes if checks else needing
+        if metadata:
+            nodes = nodes if checks else list(metadata)
             checks[nv.VGLIST] = None
         answers = self.rpc.call_many(
             NODE_VERIFY, nodes, checks=checks, cluster_name=new.cluster_name, all_hvparams={}
@@ -247,26 +247,32 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                     f" {why(answer.failure)}"
                 )
                 continue
-            wanted = {metavg: 0, **groups} if uuid in needing else groups
+            wanted = {metadata[uuid]: 0, **groups} if uuid in metadata else groups
             found = machine_storage.problems(new, answer.data, wanted) + links.problems(answer.data)
             for problem in found:
                 self._object(f"node {answer.node_name}: {problem}")
 
-    def _without_own_metavg(self, nodes: Sequence[str]) -> list[str]:
-        """Return the nodes for whose groups the cluster's volume group for metadata counts."""
+    def _metadata_groups(self, old: Cluster, new: Cluster, nodes: Sequence[str]) -> dict[str, str]:
+        """Return the volume group for metadata of DRBD for each node which gets another one.
+
+        What its node group names counts first; when DRBD is enabled, every node gets one.
+        """
+        if disk_c.DRBD8 not in new.enabled_disk_templates:
+            return {}
         data = self.config.snapshot()
-        return [
-            uuid
-            for uuid in nodes
-            if fill.own_metavg(data.nodegroups[data.nodes[uuid].group]) is None
-        ]
+        found = {}
+        for uuid in nodes:
+            group = data.nodegroups[data.nodes[uuid].group]
+            had = fill.metavg(old, group) if disk_c.DRBD8 in old.enabled_disk_templates else None
+            wanted = fill.metavg(new, group)
+            if wanted and wanted != had:
+                found[uuid] = wanted
+        return found
 
     def _storage_checks(
         self, old: Cluster, new: Cluster
-    ) -> tuple[dict[str, Any], dict[str | None, int], str | None]:
-        """Return the checks of storage, the volume groups with the sizes in MiB they need, and the
-        new volume group for metadata of DRBD.
-        """
+    ) -> tuple[dict[str, Any], dict[str | None, int]]:
+        """Return the checks of storage, and the volume groups with the sizes in MiB they need."""
         checks: dict[str, Any] = {}
         groups: dict[str | None, int] = {}
         enabled = set(new.enabled_disk_templates)
@@ -280,14 +286,11 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             disk_templates.LVM_BASED & fresh or self.op.vg_name is not None
         ):
             groups[new.volume_group_name] = MIN_VG_MIB
-        metavg = None
-        if "metavg" in (self.op.diskparams or {}).get(disk_c.DRBD8, {}):
-            metavg = fill.own_metavg(new) if disk_c.DRBD8 in enabled else None
         if groups:
             checks[nv.VGLIST] = None
         if new.drbd_usermode_helper and (self.op.drbd_helper is not None or disk_c.DRBD8 in fresh):
             checks[nv.DRBDHELPER] = new.drbd_usermode_helper
-        return checks, groups, metavg
+        return checks, groups
 
     def _tell_violations(self, new: Cluster) -> None:
         """Warn about instances which violate the new policy, but not the old one."""

@@ -177,6 +177,36 @@ def test_a_node_whose_group_has_its_own_volume_group_for_metadata_is_not_asked()
     assert master.config.cluster().diskparams["drbd"]["metavg"] == "none"
 
 
+def test_mirrored_disks_are_enabled_where_the_nodes_have_the_volume_group_for_metadata() -> None:
+    """Each node needs that of its group, else that of the cluster."""
+    data = cluster_of(
+        2,
+        enabled_disk_templates=("plain",),
+        volume_group_name="xenvg",
+        diskparams={"drbd": {"metavg": "all"}},
+        node_changes={2: {"group": "group-2"}},
+    )
+    second = dataclasses.replace(
+        data.nodegroups[GROUP],
+        name="rack2",
+        uuid="group-2",
+        diskparams={"drbd": {"metavg": "own"}},
+    )
+    present = {NODE1: {"xenvg": 1 << 20, "all": 9}, NODE2: {"xenvg": 1 << 20, "all": 9}}
+    master = Master(dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": second}))
+    master.rpc.answers["node_verify"] = lambda node, args: {
+        name: {"vglist": present[node], "drbd-helper": [True, "/bin/true"]}[name]
+        for name in args["checks"]
+    }
+    given = {"enabled_disk_templates": ["plain", "drbd"], "drbd_helper": "/bin/true"}
+    text = refused(master, errors.ECODE_ENVIRON, **given)
+    assert text == f"node {NODE2}: it has no volume group own"
+    present[NODE2]["own"] = 9
+    del present[NODE2]["all"]
+    change(master, **given)
+    assert master.config.cluster().enabled_disk_templates == ("plain", "drbd")
+
+
 def test_nodes_are_not_asked_about_a_default_link_which_stays() -> None:
     master = Master(cluster_of(2))
     change(master, nicparams={"link": "xen-br0"})

@@ -120,6 +120,7 @@ class StorageCheck:
             answer = self._answers[node.uuid]
             if uses_lvm(cluster):
                 self._lvm(node, answer, cluster.volume_group_name or "")
+                self._metadata_group(node, answer)
             if disk_c.DRBD8 in cluster.enabled_disk_templates:
                 self._drbd(node, answer, cluster, minors.get(node.uuid, {}))
 
@@ -174,6 +175,18 @@ class StorageCheck:
                 node.name,
                 f"physical volume {name} holds several logical volumes ({comma_join(volumes)}),"
                 " although storage is exclusive",
+            )
+
+    def _metadata_group(self, node: Node, answer: Mapping[str, Any]) -> None:
+        """Report a node without the volume group for metadata of new mirrored disks."""
+        cluster, groups = self._data.cluster, answer.get(nv.VGLIST)
+        name = fill.metavg(cluster, self._data.nodegroups[node.group])
+        # The list of volume groups, and the group of the cluster, have their own messages.
+        if name in (None, cluster.volume_group_name) or not isinstance(groups, dict):
+            return
+        if disk_c.DRBD8 in cluster.enabled_disk_templates and name not in groups:
+            self._findings.report(
+                "ENODELVM", node.name, f"has no volume group {name}, which is for metadata of DRBD"
             )
 
     def _used_twice(self, node: Node, answer: Mapping[str, Any], group_name: str) -> None:

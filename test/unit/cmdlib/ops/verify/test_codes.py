@@ -292,6 +292,11 @@ def recorded_too_large(c: Cluster) -> None:
     c.become(dataclasses.replace(c.data, disks={**c.data.disks, disk.uuid: large}))
 
 
+def group_for_metadata(c: Cluster) -> None:
+    group = dataclasses.replace(c.data.nodegroups[GROUP], diskparams={"drbd": {"metavg": "fast"}})
+    c.become(dataclasses.replace(c.data, nodegroups={**c.data.nodegroups, GROUP: group}))
+
+
 def together(c: Cluster) -> None:
     c.cluster(tags=("htools:iextags:service",))
     for name in ("flat", "web"):
@@ -461,6 +466,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODEHOOKS", failing_hook, "hook x failed"),
     ("ENODEHV", tells(NODE2, hypervisor={"kvm": "no QEMU"}), "no QEMU"),
     ("ENODELVM", tells(NODE2, vglist={}), f"no volume group {VG}"),
+    ("ENODELVM", group_for_metadata, "has no volume group fast, which is for metadata of DRBD"),
     ("ENODELVM", tells(NODE2, vglist={VG: 100.0}), "at least 20480"),
     ("ENODELVM", tells(NODE2, vg_duplicates=[VG, "ubuntu-vg"]), f"have the name {VG}, so LVM"),
     ("ENODELVM", tells(NODE2, vglist="no vgs"), "no vgs"),
