@@ -102,6 +102,9 @@ def forget(path: str) -> None:
 
 def remove_stale(directory: str) -> None:
     """Remove the files of processes which have ended; called while none is being made."""
+    for path in fs.abandoned_files(directory):
+        with contextlib.suppress(OSError):
+            fs.remove_file(path)
     for name in fs.list_visible(directory):
         path = f"{directory}/{name.removesuffix(_RECORD)}"
         if token_of(path) is None:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ganeti import errors
-from ganeti.backend import dispatch, registry
+from ganeti.backend import dispatch, leftovers, registry
 from ganeti.backend.cluster import config_file, jobqueue
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
@@ -89,6 +89,7 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
     _warm_up(context, here, options.ssl_cert)
     address = daemon.served_address(options)
     sock = _listen(address, options.port)
+    leftovers.remove_all()
     authorise = auth.CandidatesOnly(
         here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS), x509.digest_file(here.noded_cert_file)
     )

@@ -74,7 +74,7 @@ class Work:
             path, fd = self._open.popitem()
             _ours.discard(path)
             os.close(fd)
-            _discard(path)
+            discard(path)
 
 
 @contextlib.contextmanager
@@ -138,7 +138,7 @@ def _is_same(path: str, fd: int) -> bool:
         return False
 
 
-def _discard(path: str) -> None:
+def discard(path: str) -> None:
     """Remove the file of a lock, unless a process still holds it."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -149,7 +149,7 @@ def _discard(path: str) -> None:
         if _is_same(path, fd):
             fs.remove_file(path)
     except BlockingIOError:
-        # The next work on this disk, or the next start of the node, removes it.
+        # The next work on this disk removes it, or who looks for forgotten files of this node.
         return
     finally:
         os.close(fd)

@@ -17,6 +17,7 @@ node has promised its epoch, misses no call of an older one.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import itertools
@@ -32,7 +33,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import NodeWork
 from ganeti.platform import paths
-from ganeti.utils import clock, filelock, fs
+from ganeti.utils import clock, filelock, fs, process
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
@@ -229,15 +230,33 @@ def revoke(tokens: Sequence[str]) -> None:
             raise errors.ParseError(f"not the token of a call: {token!r:.80}")
     if tokens:
         fs.make_dirs(directory, 0o700)
-        limit = clock.now() - _REVOKED_S
-        for name in fs.list_visible(directory):
-            try:
-                if os.path.getmtime(f"{directory}/{name}") < limit:
-                    os.unlink(f"{directory}/{name}")
-            except FileNotFoundError:
-                continue
+        for path in _outdated_revocations(directory):
+            fs.remove_file(path)
     for token in tokens:
         os.close(os.open(f"{directory}/{token}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _outdated_revocations(directory: str) -> Iterator[str]:
+    """Yield the files of calls which were given up so long ago that they do not arrive."""
+    limit = clock.now() - _REVOKED_S
+    for name in fs.list_visible(directory):
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.getmtime(f"{directory}/{name}") < limit:
+                yield f"{directory}/{name}"
+
+
+def leftovers() -> Iterator[str]:
+    """Yield the files which nobody needs: of processes which have ended, and old revocations."""
+    directory = paths.current().node_work_dir
+    for name in os.listdir(directory) if os.path.isdir(directory) else ():
+        path = f"{directory}/{name}"
+        if name == _REVOKED:
+            yield from _outdated_revocations(path)
+            continue
+        # The file of a call which is about to begin is not locked yet. Programs may keep the lock.
+        pid = name.removeprefix(".").partition("-")[0]
+        if pid.isdecimal() and not process.is_alive(int(pid)) and not filelock.is_locked(path):
+            yield path
 
 
 def _records(directory: str) -> Iterator[tuple[str, NodeWork]]:

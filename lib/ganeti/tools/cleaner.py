@@ -1,7 +1,8 @@
 """The program ``ganeti-cleaner``: removes files which nobody needs any more.
 
 A timer starts it once a day on every node, with ``node`` and with ``master``. ``node`` removes old
-keys and certificates of transfers, and old logs of commands and consoles. ``master`` removes jobs
+keys and certificates of transfers, old logs of commands and consoles, and the files of processes
+which were killed. ``master`` removes jobs
 which were archived long ago; a node which is not the master keeps its copies one day longer, so
 that a copy never lacks a job which the master still has.
 
@@ -13,10 +14,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ganeti import errors, hypervisor
+from ganeti.backend import leftovers
 from ganeti.config.ssconf import SimpleStore
 from ganeti.hypervisor import console_log
 from ganeti.jobstore import files
@@ -95,6 +96,8 @@ def clean(part: str, *, dry_run: bool, now: float | None = None) -> int:
                 for directory in console_log.link_directories()
                 for link in _dangling_links(directory)
             ),
+            *leftovers.found(),
+            *(path for place in _state_directories(here) for path in fs.abandoned_files(place)),
         ]
     else:
         days = KEEP_DAYS if _is_master() else KEEP_DAYS + 1
@@ -144,6 +147,16 @@ def _dangling_links(directory: str) -> Iterator[str]:
             yield path
 
 
+def _state_directories(here: paths.Paths) -> Iterator[str]:
+    """Yield the directories with the state of the cluster, which processes replace atomically."""
+    yield here.data_dir
+    for directory in (here.data_dir, here.queue_archive_dir):
+        for name in _list(directory):
+            path = f"{directory}/{name}"
+            if os.path.isdir(path) and not os.path.islink(path):
+                yield path
+
+
 def _archived_jobs(here: paths.Paths) -> Iterator[str]:
     for part in _list(here.queue_archive_dir):
         directory = f"{here.queue_archive_dir}/{part}"
@@ -180,9 +193,8 @@ def _remove(found: Sequence[str], *, dry_run: bool) -> int:
         if dry_run:
             print(path)
             continue
-        remove: Callable[[str], None] = shutil.rmtree if os.path.isdir(path) else fs.remove_file
         try:
-            remove(path)
+            leftovers.remove(path)
             _log.debug("removed %s", path)
         except OSError as err:
             failed += 1

@@ -34,7 +34,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 _serial = itertools.count()
 # The names of temporary files: the real name, the process, a number.
-_TEMPORARY = re.compile(r"\..+\.[0-9]+\.[0-9]+\.new", re.ASCII)
+_TEMPORARY = re.compile(r"\..+\.([0-9]{1,9})\.[0-9]+\.new", re.ASCII)
 
 
 def write_file(
@@ -84,6 +84,28 @@ def unfinished_files(directory: str) -> list[str]:
         for path in glob.glob(f"{glob.escape(directory)}/.*.new")
         if _TEMPORARY.fullmatch(os.path.basename(path))
     )
+
+
+def abandoned_files(directory: str) -> list[str]:
+    """Return the temporary files in a directory which no process writes any more.
+
+    Unlike :func:`unfinished_files`, other files may be written there at the same time. A file stays
+    as long as any process has the number of its writer.
+
+    :returns: paths; none when there is no such directory.
+    """
+    found = []
+    for path in unfinished_files(directory):
+        writer = _TEMPORARY.fullmatch(os.path.basename(path))
+        if writer is None:
+            continue
+        try:
+            os.kill(int(writer[1]), 0)
+        except (ProcessLookupError, OverflowError):
+            found.append(path)
+        except PermissionError:
+            continue
+    return found
 
 
 def rewrite_file(

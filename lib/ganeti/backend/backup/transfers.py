@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,8 +49,11 @@ _LONGEST_VALIDITY_S = 100 * 365 * _DAY_S
 _LOCAL_TIMEOUT_S = 60
 _REMOTE_ATTEMPT_S = 20
 _REMOTE_RETRIES = 10
-# The next transfer removes files which are older than this, for example those of a dead master.
-_STALE_S = 2 * _DAY_S
+# Who waits for a transfer reads its last status within seconds. What is older than this when its
+# process has ended is that of a dead master.
+_STALE_S = 3600.0
+# The same for keys, which the master uses until all disks have been sent.
+_STALE_KEYS_S = 2 * _DAY_S
 # Time for an aborted process to end, in seconds.
 _ABORT_S = 5.0
 _ABORT_POLL_S = 0.05
@@ -72,7 +75,7 @@ def x509_cert_create(validity_s: int) -> list[str]:
         )
     here = paths.current()
     fs.make_dirs(here.crypto_keys_dir, 0o700)
-    _purge(here.crypto_keys_dir)
+    _purge(_old(here.crypto_keys_dir, _STALE_KEYS_S))
     name = f"x509-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{secrets.token_hex(6)}"
     days = max(1, -(-validity_s // _DAY_S))
     # Version 3.0 of the original wants the common name, version 3.1 the name of this machine.
@@ -94,15 +97,27 @@ def x509_cert_remove(name: str) -> None:
         shutil.rmtree(_crypto_dir(name))
 
 
-def _purge(directory: str) -> None:
-    """Remove old directories below a directory, unless their process still runs."""
-    limit = clock.now() - _STALE_S
-    for name in fs.list_visible(directory):
+def leftovers() -> Iterator[str]:
+    """Yield the directories of transfers which have ended, and for which nobody waits."""
+    return _old(paths.current().import_export_dir, _STALE_S)
+
+
+def _old(directory: str, age_s: float) -> Iterator[str]:
+    """Yield the old directories below a directory, unless their process still runs."""
+    limit = clock.now() - age_s
+    for name in fs.list_visible(directory) if os.path.isdir(directory) else ():
         path = f"{directory}/{name}"
         with contextlib.suppress(FileNotFoundError):
             if os.path.getmtime(path) < limit and not process.is_alive(_pid(path)):
-                shutil.rmtree(path)
-                logging.info("removed the old directory %s", path)
+                yield path
+
+
+def _purge(found: Iterable[str]) -> None:
+    """Remove directories."""
+    for path in found:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+            logging.info("removed the old directory %s", path)
 
 
 def _crypto_dir(name: str) -> str:
@@ -303,7 +318,7 @@ def _start(
     _check(options, component)
     here = paths.current()
     fs.make_dirs(here.import_export_dir, 0o755)
-    _purge(here.import_export_dir)
+    _purge(leftovers())
     safe = re.sub(r"[^a-zA-Z0-9._-]", "_", f"{mode}-{instance.name}-{component}")
     name = f"{safe}-{secrets.token_hex(6)}"
     directory = _directory(name)

@@ -69,7 +69,7 @@ def run(name: str, request: str, parameters: dict[str, Any]) -> str:
     run_dir = paths.current().run_dir
     fs.make_dirs(run_dir, 0o755)
     with tempfile.NamedTemporaryFile(
-        "w", prefix="ganeti-iallocator.", dir=run_dir, encoding="utf-8"
+        "w", prefix=f"ganeti-iallocator.{os.getpid()}.", dir=run_dir, encoding="utf-8"
     ) as stream:
         stream.write(request)
         stream.flush()

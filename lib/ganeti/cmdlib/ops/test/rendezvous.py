@@ -35,7 +35,7 @@ class Rendezvous:
     def __enter__(self) -> Rendezvous:
         run_dir = paths.current().run_dir
         fs.make_dirs(run_dir, 0o755)
-        self._directory = tempfile.mkdtemp(prefix="ganeti-test-", dir=run_dir)
+        self._directory = tempfile.mkdtemp(prefix=f"ganeti-test-{os.getpid()}-", dir=run_dir)
         self.path = f"{self._directory}/sock"
         try:
             self._listener = net.unix_listen(self.path)
