@@ -11,7 +11,6 @@ Source: Ganeti design 2.0, *Node daemon changes*.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import gc
 import logging
@@ -30,11 +29,10 @@ from ganeti.hypervisor import console_log
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
 from ganeti.storage.drbd import parse, status
-from ganeti.utils import fs, retry, tracing, x509
+from ganeti.utils import fs, retry, tracing, urgent, x509
 from ganeti.wire.calls import base
 
 NAME = "ganeti-noded"
-_MCL_CURRENT_AND_FUTURE = 3
 _IN_USE_S = 3.0
 # Seconds between two checks of the sizes of the console logs of guests.
 _CONSOLE_LOGS_S = 5.0
@@ -102,7 +100,9 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
         logging.warning("%s", problem)
     noded = NodeDaemon(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
     if not options.no_mlock and machine.current().may_lock_memory:
-        _lock_memory()
+        problem = urgent.lock_memory()
+        if problem:
+            logging.warning("cannot lock the memory: %s", problem)
     logging.info("serving %s port %d", address, options.port)
     return noded
 
@@ -212,16 +212,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-mlock", action="store_true", help="do not lock the memory of the daemon"
     )
-
-
-def _lock_memory() -> None:
-    """Lock the memory, so that the daemon answers while the machine swaps; a failure is logged."""
-    import ctypes  # a node of a virtual cluster does not need it
-
-    with contextlib.suppress(OSError):
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.mlockall(_MCL_CURRENT_AND_FUTURE) != 0:
-            logging.warning("cannot lock the memory: %s", os.strerror(ctypes.get_errno()))
 
 
 DAEMON: Final = daemon.Daemon(

@@ -9,6 +9,7 @@ Source: ``doc/design-instance-failover.rst``, *A machine which restarts itself*.
 from __future__ import annotations
 
 import argparse
+import logging
 import time
 from functools import partial
 from typing import Final
@@ -19,13 +20,15 @@ from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import ssconf as ssconf_c
 from ganeti.platform import machine, paths, watchdog_files
 from ganeti.server import daemon
-from ganeti.utils import fs
+from ganeti.utils import fs, urgent
 from ganeti.utils.net import wait_readable
 from ganeti.watchdogd import feeder
 from ganeti.watchdogd.candidate_poll import CandidatePoll
 from ganeti.watchdogd.device import Device
 
 NAME = watchdog_files.DAEMON
+
+_log = logging.getLogger(__name__)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,11 +70,24 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _be_urgent() -> None:
+    """Feed the device in time also on a busy machine: else a healthy one would restart."""
+    for problem, what in (
+        (urgent.lock_memory_with_limit(), "lock all memory"),
+        (urgent.use_real_time(), "get real-time priority"),
+    ):
+        if problem:
+            _log.warning(
+                "cannot %s: %s. The machine may restart when it is very busy.", what, problem
+            )
+
+
 def prepare(options: argparse.Namespace) -> tuple[feeder.Feeder, CandidatePoll]:
     """Read the promise which is kept.
 
     :raises ConfigurationError: it is damaged.
     """
+    _be_urgent()
     poll = CandidatePoll(machine.current().hostname(), default_port())
     return feeder.Feeder(poll, partial(Device.open, options.device), read_facts, _now), poll
 

@@ -77,6 +77,15 @@ def test_stopping_a_daemon_leaves_the_processes_which_it_made() -> None:
     assert _values("ganeti-masterd.service", "SuccessExitStatus") == ["5 11"]
 
 
+def test_the_unit_of_the_watchdog_lets_it_be_urgent() -> None:
+    unit = "ganeti-watchdogd.service"
+    assert _values(unit, "LimitMEMLOCK") == ["infinity"]
+    assert _values(unit, "RestrictRealtime") == []
+    assert {"CAP_IPC_LOCK", "CAP_SYS_NICE"} <= set(
+        _values(unit, "CapabilityBoundingSet")[0].split()
+    )
+
+
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.endswith(".service")])
 def test_sandboxes(unit: str) -> None:
     restricted = bool(_values(unit, "ProtectSystem"))
