@@ -12,6 +12,8 @@
 ``history``      what was acknowledged, in a file outside of the cluster
 ``evidence``     what the cluster itself has left: jobs, logs, guests, configuration
 ``checker``      compares both: the promises, as pure functions
+``availability`` how long nothing was committed although a majority was well
+``trend``        files, memory and descriptors which only grow
 ``settle``       waits until all is mended, as an administrator would, and looks for leaks
 ``report``       counts and findings, as text and JSON
 ``defects``      runs it with three known defects in a copy of the program: each must be found

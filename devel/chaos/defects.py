@@ -100,6 +100,7 @@ def _run(project: Path, seed: int, minutes: float, directory: Path) -> int:
         [
             sys.executable, "-u", "-m", "devel.chaos", "--seed", str(seed),
             "--minutes", str(minutes), "--project", str(project), "--directory", str(directory),
+            "--basic",
         ],
         cwd=TOP,
     )  # fmt: skip

@@ -8,6 +8,7 @@ its kind; it returns what mends it, or None for a fault of a moment.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -17,32 +18,51 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from devel.chaos import evidence, power, schedule
+from devel.chaos.availability import AFTER_S
 from devel.chaos.checker import Promise
 from devel.chaos.history import now
-from devel.chaos.lab import COMMAND_S, Lab
-from devel.chaos.schedule import Fault, Round
+from devel.chaos.lab import COMMAND_S, MASTERD, Lab, name_of, processes
+from devel.chaos.schedule import NODED, Fault, Round
 
 Mend = Callable[[], object]
+#: Names of processes, by the detail of ``kill helpers``.
+_HELPERS: Final = {
+    "fork server": ("gnt-fork-server",),
+    "spare": ("gnt-fork-server", "gnt-job-idle"),
+}
+# Seconds in which users change something after a copy of the configuration was made.
+_MORE_CHANGES_S: Final = 4.0
+# Seconds in which the watcher has begun, and has not ended yet.
+_WATCHER_WORKS_S: Final = 0.8
 _RANK = re.compile(r"(\d)([->])(\d)")
 
 
 class Faults:
     """The faults of a run.
 
+    :param say: prints a line of progress.
+    :param note_tag: notes that the cluster has a tag which was written into the file by hand.
     :ivar made: how often each kind was made.
     :ivar lost_files: how many files power cuts have lost or made older.
     """
 
-    def __init__(self, lab: Lab, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, lab: Lab, say: Callable[[str], None], note_tag: Callable[[str], None]
+    ) -> None:
         self.lab = lab
+        self._note_tag = note_tag
+        self._edits = 0
         self.made: Counter[str] = Counter()
         self.lost_files = 0
         self._say = say
         self._ranks = list(lab.nodes)
         self._cuts: list[list[str]] = []
         self._commands: list[threading.Thread] = []
+        self._lasting: list[str] = []
+        self._over: dict[str, float] = {}
 
     # -- a round -----------------------------------------------------------------------------------
 
@@ -69,12 +89,27 @@ class Faults:
             threading.Event().wait(max(0.0, begun + at_s - now()))
             if mend is not None:
                 mend()
+                self._ends(fault.kind)
                 continue
             self._say(f"    {fault.text()} ({self._ranks[fault.node]})")
+            self._lasting.append(fault.kind)
             mend = self.make(fault)
             self.made[fault.kind] += 1
-            if mend is not None:
+            if mend is None:
+                self._ends(fault.kind)
+            else:
                 events.append((at_s + fault.lasts_s, number, fault, mend))
+
+    def _ends(self, kind: str) -> None:
+        self._over[kind] = now()
+        self._lasting.remove(kind)
+
+    def active(self) -> frozenset[str]:
+        """Return the kinds of faults which last, or have ended a short time ago."""
+        recent = now() - AFTER_S
+        return frozenset(
+            (*self._lasting, *(kind for kind, ended in self._over.copy().items() if ended > recent))
+        )
 
     def make(self, fault: Fault) -> Mend | None:
         """Make a fault; returns what mends it."""
@@ -84,10 +119,14 @@ class Faults:
     def mend_all(self) -> None:
         """Mend everything that is left, and start all daemons."""
         self._cuts.clear()
+        self._over.update(dict.fromkeys(self._lasting, now()))
+        self._lasting.clear()
         self.lab.set_cut(())
         for node in self.lab.nodes:
             self.lab.set("disk", node, "ok")
             self.lab.set("clock", node, "0")
+            self.lab.set("lack", node, "ok")
+            self.lab.set("network", node, "ok")
             self.lab.plug_in(node)
             self.lab.signal_all(node, signal.SIGCONT)
         for command in self._commands:
@@ -232,6 +271,58 @@ class Faults:
         self.lab.set("clock", node, detail)
         return lambda: self.lab.set("clock", node, "0")
 
+    # -- machine -----------------------------------------------------------------------------------
+
+    def shortage(self, node: str, detail: str) -> Mend:
+        """Let a node have no processes, memory, descriptors, or no space in ``/run``."""
+        self.lab.set("lack", node, detail)
+        return lambda: self.lab.set("lack", node, "ok")
+
+    def slow_network(self, node: str, detail: str) -> Mend:
+        """Let the node daemon answer late, or lose requests and answers."""
+        self.lab.set("network", node, detail)
+        return lambda: self.lab.set("network", node, "ok")
+
+    def kill_helpers(self, node: str, detail: str) -> None:
+        """End processes which execute jobs, wait for jobs, or make such processes."""
+        for pid in processes(self.lab.vc).get(node, []):
+            name = name_of(pid)
+            if detail == "all" or name in _HELPERS[detail]:
+                if name.startswith("gnt-"):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def hanging_watcher(self, node: str, _detail: str) -> Mend:
+        """Start a watcher, and stop it in the middle; it is killed in the end."""
+        output = self.lab.directory / "watcher.log"
+        process = self.lab.start(node, "ganeti-watcher", "--ignore-pause", output=output)
+        threading.Event().wait(_WATCHER_WORKS_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGSTOP)
+
+        def end() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+        return end
+
+    def damaged_byte(self, node: str, detail: str) -> Mend:
+        """Let a node return with a file in which one bit is another one."""
+        what, _, share = detail.partition(" ")
+
+        def damage(data: Path) -> None:
+            for path in torn_paths(data, what):
+                content = bytearray(path.read_bytes())
+                if content:
+                    content[int(len(content) * float(share))] ^= 1
+                    mode = path.stat().st_mode
+                    path.chmod(0o600)
+                    path.write_bytes(content)
+                    path.chmod(mode & 0o7777)
+
+        return self._forget(node, damage)
+
     # -- what administrators do --------------------------------------------------------------------
 
     def renew(self, _node: str, detail: str) -> None:
@@ -243,6 +334,55 @@ class Faults:
     def master_failover(self, node: str, _detail: str) -> None:
         """Move the role of the master to a node."""
         self._command(node, "gnt-cluster", "master-failover")
+
+    def maintenance(self, node: str, _detail: str) -> Mend:
+        """Take a node out for maintenance, and back."""
+
+        def ask(what: str) -> None:
+            masters = self.lab.masters()
+            if masters:
+                force = ["--force"] if what == "start" else []
+                self._command(masters[0], "gnt-node", "maintenance", *force, what, node)
+
+        ask("start")
+        return lambda: ask("end")
+
+    def hand_edit(self, node: str, detail: str) -> None:
+        """Stop or kill the master, change or restore its configuration by hand, and start it."""
+        path = self.lab.data(node) / "config.data"
+        saved = self.lab.directory / "by-hand"
+        if detail == "restored":
+            shutil.copy2(path, saved)
+            threading.Event().wait(_MORE_CHANGES_S)
+        if detail == "killed":
+            for daemon in (NODED, MASTERD):
+                self._signal(node, daemon, signal.SIGKILL)
+        else:
+            self.lab.run(node, "daemon-util", "stop-master")
+        if detail == "restored":
+            path.write_bytes(saved.read_bytes())
+            tag = ""
+        else:
+            shutil.copy2(path, saved)
+            self._edits += 1
+            tag = f"by-hand-{self._edits}"
+            path.write_text(with_tag(path.read_text(), tag))
+        self.lab.run(node, "daemon-util", "start", NODED)
+        done = self.lab.run(node, "daemon-util", "start-master")
+        self._say(f"      start after the edit: exit {done.code}")
+        if done.ok:
+            if detail == "stopped":
+                self._note_tag(tag)
+        elif "cfgshell --journal" in done.text:
+            shell = str(self.lab.project / "tools/cfgshell")
+            base = f"--base={saved}" if detail == "killed" else ""
+            what = "apply" if base else "set-aside"
+            argv = [shell, "--write", f"--journal={what}", *([base] if base else [])]
+            done = self.lab.run(node, *argv)
+            self._say(f"      cfgshell --journal={what}: exit {done.code}")
+            done = self.lab.run(node, "daemon-util", "start-master")
+        if not done.ok and "master-failover" in done.text:
+            self._command(self._ranks[1], "gnt-cluster", "master-failover")
 
     def _command(self, node: str, *argv: str) -> None:
         """Run a command and go on; :meth:`mend_all` waits for it."""
@@ -273,6 +413,14 @@ def torn_paths(data: Path, what: str) -> list[Path]:
     if what == "ssconf":
         return sorted(data.glob("ssconf_*"))[:8]
     return [data / what] if (data / what).exists() else []
+
+
+def with_tag(text: str, tag: str) -> str:
+    """Edit the text of a configuration, as an administrator: the cluster gets a tag."""
+    content = json.loads(text)
+    content["serial_no"] += 1
+    content["cluster"].setdefault("tags", []).append(tag)
+    return json.dumps(content)
 
 
 def copy_quickly(source: Path, target: Path) -> None:

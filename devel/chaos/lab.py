@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from devel.chaos import power
+from devel.chaos.schedule import Variant
 
 TOP: Final = Path(__file__).resolve().parents[2]
 #: Seconds after which a command is given up; it bounds a hang and measures nothing.
@@ -69,6 +70,12 @@ sys.exit(fence.main("{directory}", sys.argv[1:]))
 _ALLOCATOR = "most-memory"
 
 
+BASIC: Final = Variant()
+# Together more than 1 MiB, from which on changes are written into a journal.
+_FILLERS: Final = 300
+_FILLER: Final = json.dumps({"filler": "x" * 4096})
+
+
 class LabError(Exception):
     """The cluster of the run could not be made or used; this is not a finding about a promise."""
 
@@ -99,7 +106,10 @@ class Lab:
     :ivar nodes: names of all nodes, in their order.
     """
 
-    def __init__(self, directory: Path, nodes: int, project: Path = TOP) -> None:
+    def __init__(
+        self, directory: Path, nodes: int, project: Path = TOP, variant: Variant = BASIC
+    ) -> None:
+        self.variant = variant
         self.directory = directory
         self.vc = directory / "vc"
         self.project = project
@@ -138,7 +148,14 @@ class Lab:
                 f"--node-parameters=oob_program={self.directory}/fence",
             )
         )  # fmt: skip
+        if self.variant.processes:
+            self._need(
+                self.run(self.nodes[0], "gnt-cluster", "modify", "--job-execution=processes")
+            )
         self._need(self.vcluster("stop", str(self.vc)))
+        if self.variant.large:
+            path = self.data(self.nodes[0]) / "config.data"
+            path.write_text(enlarged(path.read_text()))
         shutil.copy(TOP / "devel/chaos/shim.py", self.directory / "sitecustomize.py")
         with (self.vc / "enter.sh").open("a") as stream:
             stream.write(
@@ -287,11 +304,27 @@ class Lab:
         new.write_text(value)
         new.rename(self.directory / f"{what}.{node}")
 
+    def setting(self, what: str, node: str) -> str:
+        """Return the last setting of the shim of a node; empty when there was none."""
+        try:
+            return (self.directory / f"{what}.{node}").read_text()
+        except FileNotFoundError:
+            return ""
+
     def set_cut(self, lines: Sequence[str]) -> None:
         """Say which nodes do not reach each other (``doc/virtual-cluster.rst``)."""
         new = self.vc / "cut.new"
         new.write_text("".join(f"{line}\n" for line in lines))
         new.rename(self.vc / "cut")
+
+    def cuts(self) -> list[tuple[str, str]]:
+        """Return the pairs of nodes of which the first does not reach the second."""
+        try:
+            lines = (self.vc / "cut").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        pairs = [line.replace(">", " ").split() for line in lines]
+        return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
 
     def config(self, node: str) -> dict[str, Any]:
         """Return the configuration of a node; empty when there is none that can be read."""
@@ -394,6 +427,21 @@ class Lab:
         return self.run(node, "daemon-util", "start-all")
 
 
+def enlarged(text: str) -> str:
+    """Add texts to a configuration, so that it has a journal from then on."""
+    content = json.loads(text)
+    content["serial_no"] += 1
+    uuids = [f"00000000-0000-4000-8000-{number:012d}" for number in range(_FILLERS)]
+    content["documents"] = {
+        one: {
+            "name": f"filler{number}", "text": _FILLER, "uuid": one, "serial_no": 1,
+            "ctime": 1.0, "mtime": 1.0,
+        }
+        for number, one in enumerate(uuids)
+    }  # fmt: skip
+    return json.dumps(content)
+
+
 def processes(vc: Path, only: Sequence[int] | None = None) -> dict[str, list[int]]:
     """Return the processes of each node: daemons, commands, and what they have started.
 
@@ -416,11 +464,23 @@ def processes(vc: Path, only: Sequence[int] | None = None) -> dict[str, list[int
 
 def alive(pid: int) -> bool:
     """Return True if a process exists and is not a zombie."""
+    return state_of(pid) != "Z"
+
+
+def name_of(pid: int) -> str:
+    """Return the name which a process has given itself; empty when it is gone."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return False
-    return state != "Z"
+        return ""
+
+
+def state_of(pid: int | None) -> str:
+    """Return the letter of the state of a process, as ``ps`` does; ``Z`` when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
 
 
 def wait_until(

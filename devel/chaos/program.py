@@ -16,14 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from devel.chaos import checker, defects, evidence, history, report, schedule, users
+from devel.chaos import checker, defects, evidence, history, report, schedule, trend, users
+from devel.chaos.availability import Meter
 from devel.chaos.checker import Violation
 from devel.chaos.faults import Faults
-from devel.chaos.history import BEGUN, CREATE, OK, History, Operation, now
-from devel.chaos.lab import OS_NAME, TOP, Lab, LabError
+from devel.chaos.history import ADD_TAG, BEGUN, CREATE, OK, History, Operation, now
+from devel.chaos.lab import BASIC, OS_NAME, TOP, Lab, LabError
 from devel.chaos.luxi import RefusedError
-from devel.chaos.schedule import Round
-from devel.chaos.settle import SETTLES, Settled
+from devel.chaos.schedule import Round, Variant
+from devel.chaos.settle import DAEMONS, SETTLES, Settled
 
 DEFAULT_MINUTES = 10.0
 # How often a check begins again because the master has gone meanwhile.
@@ -41,6 +42,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, help="make so many rounds instead")
     add("--seed", type=int, help="number which decides the schedule; otherwise the time")
     add("--only", type=int, metavar="ROUND", help="make the round of this number only")
+    add(
+        "--basic", action="store_true",
+        help="only faults of processes, power, network, disks, clocks and roles, with jobs in"
+        " threads and a small configuration",
+    )  # fmt: skip
+    add("--jobs", choices=("threads", "processes"), help="where jobs are executed")
+    add("--configuration", choices=("small", "large"), help="a large one has a journal")
     add("--print", action="store_true", dest="show", help="print the schedule, and make nothing")
     add("--save", type=Path, metavar="FILE", help="write the schedule to a file")
     add("--replay", type=Path, metavar="FILE", help="make the rounds of a file")
@@ -78,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     directory = args.directory or Path(tempfile.mkdtemp(prefix="gnt-chaos-"))
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
-    run = Run(directory, seed, project=args.project)
+    run = Run(directory, seed, project=args.project, variant=_variant(args, seed))
     try:
         # A number of rounds, or a file, is a limit by itself.
         limited = args.rounds or args.only or args.replay
@@ -102,6 +110,17 @@ def _end(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(143)
 
 
+def _variant(args: argparse.Namespace, seed: int) -> Variant:
+    """Return how the cluster is made: by the options, or by the seed."""
+    if args.basic:
+        return BASIC
+    by_seed = schedule.variant_of(seed)
+    return Variant(
+        by_seed.processes if args.jobs is None else args.jobs == "processes",
+        by_seed.large if args.configuration is None else args.configuration == "large",
+    )
+
+
 def _rounds(args: argparse.Namespace) -> tuple[int, Iterator[Round]]:
     """Return the seed and the rounds.
 
@@ -113,25 +132,34 @@ def _rounds(args: argparse.Namespace) -> tuple[int, Iterator[Round]]:
         return seed, iter(some)
     seed = int(time.time()) if args.seed is None else args.seed
     if args.only is not None:
-        return seed, iter([schedule.one_round(seed, args.only)])
-    return seed, itertools.islice(schedule.rounds(seed), args.rounds)
+        return seed, iter([schedule.one_round(seed, args.only, basic=args.basic)])
+    return seed, itertools.islice(schedule.rounds(seed, basic=args.basic), args.rounds)
 
 
 class Run:
     """A chaos run.
 
     :param directory: of all its files; a short path, because it contains sockets.
+    :param variant: how the cluster is made.
     """
 
-    def __init__(self, directory: Path, seed: int, *, project: Path = TOP) -> None:
-        self.lab = Lab(directory, schedule.NODES, project)
+    def __init__(
+        self, directory: Path, seed: int, *, project: Path = TOP, variant: Variant = BASIC
+    ) -> None:
+        self.lab = Lab(directory, schedule.NODES, project, variant)
         self.seed = seed
         self.history = History(directory / "history.jsonl")
-        self.faults = Faults(self.lab, self.say)
+        self.faults = Faults(self.lab, self.say, self._note_tag)
         self.settled = Settled(self.lab, self.say)
+        self.meter = Meter(self.lab, self.faults.active)
+        self.samples: list[trend.Sample] = []
         self.report = report.Report(seed)
         self._begun = now()
         self._crowd: list[users.User] = []
+
+    def _note_tag(self, tag: str) -> None:
+        when = now()
+        self.history.add(Operation("hand", "file", ADD_TAG, "cluster/", tag, when, when, OK))
 
     def say(self, text: str) -> None:
         """Print a line of progress at once."""
@@ -146,7 +174,7 @@ class Run:
         :param keep_going: make further rounds after a broken promise.
         :raises LabError: the cluster could not be made.
         """
-        self.say(f"seed {self.seed}; making a cluster in {self.lab.vc}")
+        self.say(f"seed {self.seed}; making a cluster in {self.lab.vc}: {self.lab.variant.text()}")
         found: list[Violation] = []
         try:
             self.lab.create()
@@ -155,6 +183,7 @@ class Run:
             begun = now()
             for user in self._crowd:
                 user.start()
+            self.meter.start()
             for one in rounds:
                 if limit_s is not None and now() - begun > limit_s:
                     break
@@ -166,6 +195,7 @@ class Run:
                     break
             found = self._last(found)
         finally:
+            self.meter.stop()
             self._stop_users()
             if found:
                 self.lab.keep_files()
@@ -215,8 +245,11 @@ class Run:
         for user in self._crowd:
             user.resting.set()
         try:
-            return self._check_often()
+            found = self._check_often()
+            self.samples.append(trend.take(self.lab, DAEMONS))
+            return [*self.meter.violations(), *found]
         finally:
+            self.meter.go_on()
             for user in self._crowd:
                 user.resting.clear()
 
@@ -226,6 +259,8 @@ class Run:
         for _ in range(_ATTEMPTS):
             try:
                 master = self.settled.wait_for_master()
+                # Until here it is measured how long this takes; the files are compared below.
+                self.meter.rest()
                 self.settled.bring_back(master)
                 found = self.settled.verify(master)
                 self.settled.wait_for_agreement(master)
@@ -270,8 +305,9 @@ class Run:
             master = self.settled.wait_for_master()
             last = self.settled.wait_for_jobs(master)
             last += self._check()
+            self.meter.rest()
             if not found and not last:
-                last = self.settled.leaks(master)
+                last = [*self.settled.leaks(master), *trend.growing(self.samples)]
             found += [violation for violation in last if violation not in found]
         except (LabError, OSError, RefusedError) as err:
             found.append(Violation(SETTLES, f"{type(err).__name__}: {err}"))

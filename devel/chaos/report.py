@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from devel.chaos.availability import AVAILABLE
 from devel.chaos.checker import CHECKS, Violation
 from devel.chaos.history import FAILED, OK, UNKNOWN
 from devel.chaos.settle import LEAKS, SETTLES, VERIFY
+from devel.chaos.trend import TREND
 
 FENCED = "nodes switched off by the cluster"
 
@@ -53,6 +55,12 @@ class Report:
             "burnin by exit code": run.burnins(),
             "remedies": dict(run.settled.remedies),
             "usage": self.usage,
+            "commits by the run": run.meter.commits,
+            "longest without a commit": {
+                kind or "no fault": round(seconds, 1)
+                for kind, seconds in sorted(run.meter.account.longest.items())
+            },
+            "samples": len(run.samples),
             "commands with a traceback": dict(errors),
             "violations": [[one.promise, one.text] for one in violations],
         }
@@ -89,10 +97,14 @@ class Report:
             lines.append(
                 f"  {daemon}: at most {most['descriptors']} descriptors, {most['mib']} MiB"
             )
+        lines += ["", "  seconds without a commit although a majority was well, at most, with:"]
+        for kind, seconds in content["longest without a commit"].items():
+            lines.append(f"  {seconds:5}  {kind}")
+        lines.append("")
         for error, count in content["commands with a traceback"].items():
             lines.append(f"  {count} commands ended with an internal error: {error}")
         lines.append("")
-        for promise in (*CHECKS, VERIFY, LEAKS, SETTLES):
+        for promise in (*CHECKS, VERIFY, LEAKS, SETTLES, AVAILABLE, TREND):
             texts = [one.text for one in self._violations if one.promise == promise]
             lines.append(f"  {'BROKEN' if texts else 'held  '}  {promise}")
             lines += [f"          {text}" for text in texts[:20]]

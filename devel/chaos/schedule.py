@@ -64,6 +64,29 @@ class Fault:
 
 
 @dataclasses.dataclass(frozen=True)
+class Variant:
+    """How the cluster of a run is made.
+
+    :ivar processes: jobs are executed in processes.
+    :ivar large: the configuration is large enough for a journal.
+    """
+
+    processes: bool = False
+    large: bool = False
+
+    def text(self) -> str:
+        """Return a clause for people."""
+        jobs = "jobs in processes" if self.processes else "jobs in threads"
+        return f"{jobs}, {'a large' if self.large else 'a small'} configuration"
+
+
+def variant_of(seed: int) -> Variant:
+    """Return the cluster which belongs to a seed."""
+    rng = random.Random(f"{seed}/variant")
+    return Variant(rng.random() < 0.6, rng.random() < 0.5)
+
+
+@dataclasses.dataclass(frozen=True)
 class Round:
     """A round with its faults, in the order of their seconds."""
 
@@ -141,12 +164,63 @@ FORGETFUL: Final[dict[str, tuple[int, Any]]] = {
     "old data": (1, lambda rng: ""),
     "torn file": (1, lambda rng: f"{rng.choice(TORN_FILES)} {rng.random():.3f}"),
 }
-_MOMENT: Final = frozenset(("kill daemon", "renew", "master failover"))
+#: Faults which were added later. They come from another source of chance, so that the seed of an
+#: older report still makes the faults which are above.
+MORE: Final[dict[str, tuple[int, Any]]] = {
+    "kill helpers": (3, lambda rng: rng.choice(("fork server", "spare", "all"))),
+    "shortage": (4, lambda rng: rng.choice(("processes", "memory", "descriptors", "run"))),
+    "slow network": (3, lambda rng: rng.choice(("slow 0.3", "slow 2", "lossy 0.1", "lossy 0.4"))),
+    "hanging watcher": (2, lambda rng: ""),
+    "maintenance": (1, lambda rng: ""),
+}
+#: The same, for nodes which forget what they had acknowledged.
+MORE_FORGETFUL: Final[dict[str, tuple[int, Any]]] = {
+    "damaged byte": (1, lambda rng: f"{rng.choice(TORN_FILES)} {rng.random():.3f}"),
+    "hand edit": (2, lambda rng: rng.choice(("stopped", "killed", "restored"))),
+}
+_MOMENT: Final = frozenset(("kill daemon", "renew", "master failover", "kill helpers", "hand edit"))
 _FORGETFUL_SHARE: Final = 0.2
 
 
-def one_round(seed: int, number: int) -> Round:
-    """Make the round of a number, from 1."""
+def kinds() -> frozenset[str]:
+    """Return all kinds of faults."""
+    return frozenset((*KINDS, *FORGETFUL, *MORE, *MORE_FORGETFUL))
+
+
+def one_round(seed: int, number: int, *, basic: bool = False) -> Round:
+    """Make the round of a number, from 1.
+
+    :param basic: only with faults of :data:`KINDS` and :data:`FORGETFUL`.
+    """
+    first = _basic_round(seed, number)
+    if basic:
+        return first
+    rng = random.Random(f"{seed}/{number}/more")
+    if any(fault.kind in FORGETFUL for fault in first.faults):
+        if rng.random() < 0.5:
+            return first
+        kind = _choose(rng, MORE_FORGETFUL)
+        node = MASTER if kind == "hand edit" else rng.choices(range(NODES), (2, 1, 1, 1, 1))[0]
+        lasts_s = 0.0 if kind in _MOMENT else 6.0
+        detail = MORE_FORGETFUL[kind][1](rng)
+        return Round(number, (Fault(round(rng.uniform(2, 8), 1), kind, node, lasts_s, detail),))
+    faults = list(first.faults)
+    for _ in range(rng.choices((0, 1, 2), (3, 5, 2))[0]):
+        kind = _choose(rng, MORE)
+        at_s = round(rng.uniform(1, ROUND_S - 8), 1)
+        lasts_s = 0.0 if kind in _MOMENT else round(rng.uniform(1, ROUND_S - at_s), 1)
+        # Only the master makes processes of jobs.
+        helpers = kind == "kill helpers"
+        node = MASTER if helpers or rng.random() < 0.45 else rng.randrange(1, NODES)
+        faults.append(Fault(at_s, kind, node, lasts_s, MORE[kind][1](rng)))
+    return Round(number, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def _choose(rng: random.Random, some: dict[str, tuple[int, Any]]) -> str:
+    return rng.choices(list(some), [weight for weight, _ in some.values()])[0]
+
+
+def _basic_round(seed: int, number: int) -> Round:
     rng = random.Random(f"{seed}/{number}")
     if rng.random() < _FORGETFUL_SHARE:
         kind = rng.choice(sorted(FORGETFUL))
@@ -170,9 +244,9 @@ def one_round(seed: int, number: int) -> Round:
     return Round(number, tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
-def rounds(seed: int) -> Iterator[Round]:
-    """Make all rounds of a seed, without end."""
-    return (one_round(seed, number) for number in itertools.count(1))
+def rounds(seed: int, *, basic: bool = False) -> Iterator[Round]:
+    """Make all rounds of a seed, without end; see :func:`one_round`."""
+    return (one_round(seed, number, basic=basic) for number in itertools.count(1))
 
 
 def dump(seed: int, some: Iterable[Round]) -> str:
@@ -197,7 +271,7 @@ def parse_schedule(text: str) -> tuple[int, Sequence[Round]]:
             for one in content["rounds"]
         ]
         for fault in (fault for one in found for fault in one.faults):
-            if fault.kind not in KINDS and fault.kind not in FORGETFUL:
+            if fault.kind not in kinds():
                 raise ScheduleError(f"unknown kind of fault '{fault.kind}'")
             if not 0 <= fault.node < NODES or not 0 <= fault.at_s or not 0 <= fault.lasts_s:
                 raise ScheduleError(f"node or time is out of range: {fault.text()}")

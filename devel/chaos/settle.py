@@ -33,6 +33,10 @@ REMEDIES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("gnt-cluster redist-conf", ("gnt-cluster", "redist-conf")),
     ("gnt-cluster renew-crypto", ("gnt-cluster", "renew-crypto", "-f")),
 )
+# What all nodes have the same of. At rest, the changes in a journal are in the file.
+_SAME: Final = (
+    "config.data", "config.data.journal", "ssconf_master_epoch", "ssconf_master_node",
+)  # fmt: skip
 # What every cluster of a run has, because of how it is made.
 _EXPECTED: Final = ("guests of hypervisor kvm run as root",)
 # Instances which are down are started by the watcher, or stay down as their disks are gone.
@@ -41,7 +45,8 @@ _DOWN: Final = re.compile(r"instance (\S+): should run, but does not run on its 
 _ORPHAN: Final = re.compile(r"node (\S+): runs instance (\S+), which is not in the configuration")
 _REMOVE: Final = re.compile(r"remove the file (\S+) on this node")
 
-_DAEMONS: Final = (
+#: The daemons which every node has, or the one with the role of the master.
+DAEMONS: Final = (
     MASTERD, "ganeti-noded", "ganeti-confd", "ganeti-rapi", "ganeti-failoverd",
 )  # fmt: skip
 # More than these in a daemon which waits would be a leak: descriptors, and MiB of memory.
@@ -99,13 +104,13 @@ class Settled:
         def facts(node: str) -> tuple[object, ...]:
             data = self.lab.data(node)
             return tuple(
-                (data / name).read_bytes() if (data / name).exists() else None
-                for name in ("config.data", "ssconf_master_epoch", "ssconf_master_node")
+                (data / name).read_bytes() if (data / name).exists() else b"" for name in _SAME
             )
 
         def agree() -> bool:
             try:
-                return len({facts(node) for node in self.lab.nodes}) == 1
+                found = {facts(node) for node in self.lab.nodes}
+                return len(found) == 1 and not any(one[1] for one in found)
             except OSError:
                 return False
 
@@ -262,7 +267,7 @@ class Settled:
     def _left_processes(self, master: str) -> list[str]:
         found = []
         for node, pids in sorted(lab_module.processes(self.lab.vc).items()):
-            expected = {self.lab.pid(node, daemon) for daemon in _DAEMONS}
+            expected = {self.lab.pid(node, daemon) for daemon in DAEMONS}
             for pid in pids:
                 text = _command_line(pid)
                 if not text or "ganeti-watcher" in text:
@@ -308,7 +313,7 @@ class Settled:
         """Return descriptors and memory of the daemons, for the report."""
         found: dict[str, Any] = {}
         for node in self.lab.nodes:
-            for daemon in _DAEMONS:
+            for daemon in DAEMONS:
                 pid = self.lab.pid(node, daemon)
                 if pid is None:
                     continue

@@ -6,6 +6,8 @@ It works below the program, at Python's calls of the system, so the program itse
 * *disk*: writes and flushes below the data directory of the node are slow, or fail;
 * *flushes*: the content of files and the names in directories are copied at each flush, so that a
   power cut can leave what was flushed and nothing else (:mod:`devel.chaos.power`);
+* *machine*: the node has no processes, memory or descriptors left, or its ``/run`` is full;
+* *network*: the node daemon answers late, or its requests and answers get lost;
 * *guests*: each start and end of a guest of the hypervisor ``fake`` leaves a line in a log outside
   of the cluster;
 * *boot ID*: each power cut of a node gives it another one, as the start of a machine does;
@@ -18,6 +20,8 @@ the cluster. The environment names the directory of the run (``CHAOS_DIRECTORY``
 
     <directory>/clock.<node>      seconds, may be negative
     <directory>/disk.<node>       "ok", "full", "fails", or "slow SECONDS"
+    <directory>/lack.<node>       "processes", "memory", "descriptors" or "run"; "ok" for nothing
+    <directory>/network.<node>    "ok", "slow SECONDS", or "lossy SHARE"
     <directory>/boot.<node>       the boot ID; without it the node has that of this machine
     <directory>/flushed.<node>/   see devel.chaos.power
     <directory>/guests.log        <time> <node> <name> begun|ended
@@ -25,10 +29,13 @@ the cluster. The environment names the directory of the run (``CHAOS_DIRECTORY``
 """
 
 # No "from __future__": this file runs under its own name, and loads as few modules as possible.
+import _posixsubprocess
+import _thread
 import builtins
 import errno
 import os
 import stat
+import sys
 import time
 
 TYPE_CHECKING = False
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
 DIRECTORY = os.environ.get("CHAOS_DIRECTORY", "")
 NODE = os.environ.get("GANETI_HOSTNAME", "")
 DATA = os.path.realpath(os.environ.get("GANETI_ROOTDIR", "/nowhere") + "/var/lib/ganeti")
+RUN = DATA.removesuffix("/var/lib/ganeti") + "/var/run/ganeti"
 FLUSHED = f"{DIRECTORY}/flushed.{NODE}"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _GUESTS = "/fake-hypervisor/"
@@ -82,6 +90,9 @@ def _shifted_time_ns() -> int:
 
 
 def _watched_open_stream(path: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+    if not isinstance(path, int):
+        _lack_descriptors()
+        _lack_space(path, kwargs.get("mode", args[0] if args else "r"))
     if path == BOOT_ID:
         own = f"{DIRECTORY}/boot.{NODE}"
         path = own if os.path.exists(own) else path
@@ -118,6 +129,9 @@ def _trouble(what: "int | str | bytes", *, flush: bool = False) -> None:
 
 
 def _watched_open(path: "Any", flags: int, *args: "Any", **kwargs: "Any") -> int:
+    _lack_descriptors()
+    if flags & os.O_CREAT and not kwargs.get("dir_fd"):
+        _lack_space(path, "w")
     creates = flags & os.O_CREAT and not kwargs.get("dir_fd") and not os.path.lexists(path)
     if creates:
         _trouble(path)
@@ -129,6 +143,7 @@ def _watched_open(path: "Any", flags: int, *args: "Any", **kwargs: "Any") -> int
 
 
 def _watched_write(fd: int, data: "Any") -> int:
+    _lack_space(fd, "w")
     _trouble(fd)
     return _write(fd, data)
 
@@ -136,6 +151,90 @@ def _watched_write(fd: int, data: "Any") -> int:
 def _watched_writev(fd: int, pieces: "Any") -> int:
     _trouble(fd)
     return _writev(fd, pieces)
+
+
+# -- machine -----------------------------------------------------------------------------------
+
+
+def _lacks(what: bytes) -> bool:
+    return _setting("lack") == what
+
+
+def _lack_descriptors() -> None:
+    if _lacks(b"descriptors"):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def _lack_space(what: "Any", mode: str) -> None:
+    """Fail when something below the run directory would become larger, and has no space."""
+    if mode[:1] == "r" and "+" not in mode or not _lacks(b"run"):
+        return
+    try:
+        path = _readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else os.fsdecode(what)
+    except (OSError, TypeError):
+        return
+    if path.startswith(f"{RUN}/"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def _needs_process(function: "Any") -> "Any":
+    """Let a function which makes a process fail when the node has none left, or no memory."""
+
+    def call(*args: "Any", **kwargs: "Any") -> "Any":
+        lacking = _setting("lack")
+        if lacking == b"processes":
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        if lacking == b"memory":
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _needs_thread(function: "Any") -> "Any":
+    """Let a function which makes a thread fail, as Python does, for the same reasons."""
+
+    def call(*args: "Any", **kwargs: "Any") -> "Any":
+        if _setting("lack") in (b"processes", b"memory"):
+            raise RuntimeError("can't start new thread")
+        return function(*args, **kwargs)
+
+    return call
+
+
+# -- network -----------------------------------------------------------------------------------
+
+
+def _on_the_way() -> None:
+    """Be slow, or lose what is on its way.
+
+    :raises ConnectionResetError: it is lost.
+    """
+    words = _setting("network").split()
+    if words[:1] == [b"slow"]:
+        _sleep(float(words[1]))
+    elif words[:1] == [b"lossy"] and os.urandom(1)[0] < 256 * float(words[1]):
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+
+
+def _delayed(function: "Any") -> "Any":
+    def call(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+        try:
+            _on_the_way()
+        except ConnectionResetError:
+            self.close()
+            raise
+        return function(self, *args, **kwargs)
+
+    return call
+
+
+def install_network() -> None:
+    """Delay and lose requests and answers of this process, which is a node daemon."""
+    import ssl  # noqa: PLC0415 - only this daemon has loaded it anyway
+
+    ssl.SSLSocket.do_handshake = _delayed(ssl.SSLSocket.do_handshake)  # type: ignore[method-assign]
+    ssl.SSLSocket.sendall = _delayed(ssl.SSLSocket.sendall)  # type: ignore[method-assign]
 
 
 # -- flushes -----------------------------------------------------------------------------------
@@ -275,6 +374,14 @@ def install() -> None:
     os.fsync = os.fdatasync = _watched_fsync
     os.rename = os.replace = _watched_rename  # type: ignore[assignment]
     os.unlink = os.remove = _watched_unlink
+    os.fork = _needs_process(os.fork)
+    os.posix_spawn = _needs_process(os.posix_spawn)
+    _posixsubprocess.fork_exec = _needs_process(_posixsubprocess.fork_exec)
+    for name in ("start_new_thread", "start_joinable_thread", "start_new"):
+        if hasattr(_thread, name):
+            setattr(_thread, name, _needs_thread(getattr(_thread, name)))
+    if any(os.path.basename(word) == "ganeti-noded" for word in sys.orig_argv):
+        install_network()
 
 
 if __name__ == "sitecustomize" and DIRECTORY and NODE:

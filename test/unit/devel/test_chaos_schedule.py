@@ -24,7 +24,26 @@ def test_the_same_seed_makes_the_same_schedule() -> None:
 
 def test_this_schedule_stays_what_it_is() -> None:
     """A seed in a report means the same rounds later."""
-    assert schedule.one_round(1, 5) == Round(5, (Fault(4.7, "old data", 3, 6.0, ""),))
+    assert schedule.one_round(1, 5, basic=True) == Round(5, (Fault(4.7, "old data", 3, 6.0, ""),))
+
+
+def test_later_kinds_change_no_fault_of_an_older_schedule() -> None:
+    for seed in range(20):
+        for number in range(1, 9):
+            first = schedule.one_round(seed, number, basic=True)
+            now = schedule.one_round(seed, number)
+            older = {*schedule.KINDS, *schedule.FORGETFUL}
+            assert {fault.kind for fault in first.faults} <= older
+            if any(fault.kind in schedule.MORE_FORGETFUL for fault in now.faults):
+                assert any(fault.kind in schedule.FORGETFUL for fault in first.faults)
+            else:
+                assert tuple(one for one in now.faults if one.kind in older) == first.faults
+
+
+def test_seeds_make_clusters_of_all_variants() -> None:
+    found = {(one.processes, one.large) for one in map(schedule.variant_of, range(40))}
+    assert len(found) == 4
+    assert schedule.variant_of(3) == schedule.variant_of(3)
 
 
 def test_a_round_can_be_made_alone() -> None:
@@ -33,13 +52,13 @@ def test_a_round_can_be_made_alone() -> None:
 
 def test_every_kind_of_fault_comes() -> None:
     made = {fault.kind for one in MANY for fault in one.faults}
-    assert made == {*schedule.KINDS, *schedule.FORGETFUL}
+    assert made == schedule.kinds()
     nodes = {fault.node for one in MANY for fault in one.faults}
     assert nodes == set(range(schedule.NODES))
 
 
 def test_every_kind_has_its_method() -> None:
-    for kind in (*schedule.KINDS, *schedule.FORGETFUL):
+    for kind in schedule.kinds():
         assert callable(getattr(faults.Faults, kind.replace(" ", "_")))
 
 
@@ -54,7 +73,8 @@ def test_faults_are_in_order_and_end_in_their_round() -> None:
 def test_a_node_forgets_in_a_round_of_its_own() -> None:
     """Otherwise the rest of a majority could be lost in the same round."""
     for one in MANY:
-        if any(fault.kind in schedule.FORGETFUL for fault in one.faults):
+        forgetful = {*schedule.FORGETFUL, *schedule.MORE_FORGETFUL}
+        if any(fault.kind in forgetful for fault in one.faults):
             assert len(one.faults) == 1
 
 
