@@ -145,7 +145,11 @@ class Scheduler:
         depends = op.input.get("depends")
         if not depends:
             return True
-        decision = dependencies.decide(depends, self._table.status_of)
+        decision = dependencies.decide(
+            depends,
+            # A job can only wait for an earlier one, so no two of them wait for each other.
+            lambda wanted: self._table.status_of(wanted) if wanted < job.id else None,
+        )
         if decision.verdict is dependencies.Verdict.GO:
             return True
         if decision.verdict is dependencies.Verdict.WAIT:

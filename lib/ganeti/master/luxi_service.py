@@ -510,10 +510,8 @@ def _check_size(request: LuxiRequest, ops: Sequence[dict[str, Any]]) -> None:
 def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:
     """Build opcodes; the queue validates their parameters.
 
-    :raises errors.GenericError: the list is empty, or an opcode or a parameter is unknown.
+    :raises errors.GenericError: an opcode or a parameter is unknown.
     """
-    if not ops:
-        raise errors.GenericError("a job needs at least one opcode")
     return [opcodes.from_dict(values) for values in ops]
 
 

@@ -13,12 +13,34 @@ from .queue_lab import PATIENCE_S, Lab, op, until
 
 
 def test_a_job_cannot_depend_on_itself_or_on_a_later_one(lab: Lab) -> None:
-    """It would wait for ever; and of two jobs which wait for each other, one is the earlier one."""
+    """It would wait for ever; and of two jobs which wait for each other, one is the earlier one.
+
+    Such a job is accepted, as in Ganeti, and fails.
+    """
     before = lab.queue.submit([op("before")])
-    for job_id in (before + 1, before + 2):
-        with pytest.raises(errors.OpPrereqError, match=f"job {job_id}, which does not exist"):
-            lab.queue.submit([op(depends=[[job_id, ["success"]]])])
-    assert lab.queue.submit([op(depends=[[before, ["success"]]])]) == before + 1
+    itself = lab.queue.submit([op("itself", depends=[[before + 1, ["success"]]])])
+    assert itself == before + 1
+    first, second, third = (
+        result[1]
+        for result in lab.queue.submit_many(
+            [
+                [op("first", depends=[[before + 3, ["success", "error", "canceled"]]])],
+                [op("second", depends=[[before + 2, ["error"]]])],
+                [op("third", depends=[[999_999, []]])],
+            ]
+        )
+    )
+    assert (first, second) == (before + 2, before + 3)
+    for job_id, wanted in ((itself, itself), (first, second), (third, 999_999)):
+        lab.wait(job_id)
+        status, results = lab.row(job_id, "status", "opresult")
+        assert status == "error"
+        assert f"depends on job {wanted}, which does not exist" in str(results)
+    lab.wait(second)
+    assert lab.row(second, "status") == ["success"]
+    lab.wait(before)
+    # Nothing orders these two.
+    assert sorted(lab.order) == ["before", "second"]
 
 
 def test_priorities_decide_who_is_next(tmp_path: Path) -> None:

@@ -186,6 +186,27 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     master.queue.scheduler._own_process._execute = free
 
 
+def test_a_job_without_opcodes_is_accepted(client: luxi.Client) -> None:
+    """It has nothing to do, and has ended with success, as in Ganeti."""
+    for job_id in (
+        client.call("SubmitJob", []),
+        client.call("SubmitJobToDrainedQueue", []),
+        client.call("SubmitManyJobs", [[DELAY], []])[1][1],
+    ):
+        assert client.call("QueryJobs", [job_id], ["id", "status", "ops", "summary"]) == [
+            [job_id, "success", [], []]
+        ]
+        assert wait(client, job_id) == "success"
+        assert client.call("ArchiveJob", job_id) is True
+
+
+def test_a_job_which_depends_on_no_job_is_accepted_and_fails(client: luxi.Client) -> None:
+    job_id = client.call("SubmitJob", [{**DELAY, "depends": [[999_999, []]]}])
+    assert wait(client, job_id) == "error"
+    ((results,),) = client.call("QueryJobs", [job_id], ["opresult"])
+    assert "depends on job 999999, which does not exist" in str(results)
+
+
 def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
     result = client.call(
         "SubmitManyJobs",
