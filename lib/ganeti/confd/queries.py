@@ -70,6 +70,11 @@ def hide_secrets(value: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
+def _is_empty(query: Any) -> bool:
+    """Return whether a request asks nothing special; clients write that in several ways."""
+    return query is None or query in ("", {}, [])
+
+
 def _public_form(obj: Any) -> dict[str, Any]:
     return hide_secrets(codec.to_dict(obj))
 
@@ -136,7 +141,7 @@ class ConfigFacts:
 
     def link(self, name: Any) -> str:
         """Return the link of a query; without one the link of the default NIC."""
-        if name is None or name == "":
+        if _is_empty(name):
             return str(self.data.cluster.nicparams["default"].get("link", ""))
         if not isinstance(name, str):
             raise _QueryError(_ARGUMENT)
@@ -167,12 +172,15 @@ class ConfigFacts:
         """Return the primary IP of the node of the instance with an address, or of several."""
         if isinstance(query, str):
             query = {const.KEY_IP: query}
-        if not isinstance(query, dict) or (const.KEY_IP in query) == (const.KEY_IPLIST in query):
+        if not isinstance(query, dict):
+            raise _QueryError(_ARGUMENT)
+        # Clients which send every key write null for what they do not ask.
+        address, addresses = query.get(const.KEY_IP), query.get(const.KEY_IPLIST)
+        if (address is None) == (addresses is None):
             raise _QueryError(_ARGUMENT)
         link = self.link(query.get(const.KEY_LINK))
-        if const.KEY_IP in query:
-            return self._node_of_address(link, query[const.KEY_IP]), self.serial
-        addresses = query[const.KEY_IPLIST]
+        if address is not None:
+            return self._node_of_address(link, address), self.serial
         if not isinstance(addresses, list):
             raise _QueryError(_ARGUMENT)
         found: list[list[Any]] = []
@@ -196,9 +204,9 @@ class ConfigFacts:
         master = self.data.nodes.get(self.data.cluster.master_node)
         if master is None:
             raise _QueryError(_UNKNOWN)
-        if query is None or query == "":
-            return master.name, self.serial
         fields = query.get(const.KEY_FIELDS) if isinstance(query, dict) else None
+        if _is_empty(query) or (isinstance(query, dict) and fields is None):
+            return master.name, self.serial
         if not isinstance(fields, list):
             raise _QueryError(_ARGUMENT)
         known = {

@@ -1,11 +1,13 @@
 """Checks the requests which arrive at the daemon, and answers them: no sockets, files or clocks.
 
 Only a fresh request which is signed with the cluster's key gets an answer; every other datagram is
-only counted. So an unauthenticated peer learns nothing, and cannot use the daemon to flood
-another machine. The time in a request must be near the time here, and a signature that was seen
-before means a replay. Signatures are remembered for a time of the monotonic clock, because the time
-of day may be changed. (The daemon forgets them when it ends. Within the permitted difference of the
-clocks a copy of a request may then get an answer once more; it is the same answer.)
+only counted. So an unauthenticated peer learns nothing, and cannot use the daemon to flood another
+machine. The time in a request must be near the time here, and a signature that was seen before
+means a replay. A client whose answer was lost may send its datagram again: from the same address
+and port a request gets an answer :data:`MOST_ANSWERS` times. Signatures are remembered for a time
+of the monotonic clock, because the time of day may be changed. (The daemon forgets them when it
+ends. Within the permitted difference of the clocks a copy of a request may then get an answer once
+more; it is the same answer.)
 
 A datagram is an entry point: when its content causes any error, the datagram gets no answer, is
 counted, and the daemon goes on.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from ganeti import errors
 from ganeti.confd import protocol
@@ -30,6 +32,9 @@ REPLAYED = "replayed"
 MALFORMED = "malformed"
 TOO_LARGE = "answer too large"
 FAILED = "internal error"
+
+#: Number of times for which one request from one address and port gets an answer.
+MOST_ANSWERS = 4
 
 
 class Responder:
@@ -47,7 +52,8 @@ class Responder:
         self._key: bytes | None = None
         self._old_key: tuple[bytes, float] | None = None
         self._reported: set[type[Exception]] = set()
-        self._seen: set[str] = set()
+        # By signature: who sent the request, and how many more answers it gets.
+        self._seen: dict[str, tuple[Hashable, int]] = {}
         self._seen_order: deque[tuple[float, str]] = deque()
 
     def use_key(self, key: bytes | None, tick: float, *, keep_old_s: float) -> None:
@@ -63,14 +69,18 @@ class Responder:
         self._old_key = None if self._key is None or key is None else (self._key, tick + keep_old_s)
         self._key = key
 
-    def answer(self, datagram: bytes, now: float, tick: float) -> bytes | None:
+    def answer(
+        self, datagram: bytes, now: float, tick: float, peer: Hashable = None
+    ) -> bytes | None:
         """Return the datagram to send back; None when there is no answer.
 
         :param now: seconds since the epoch.
         :param tick: seconds of the monotonic clock.
+        :param peer: address and port of the sender; None when they are not known, so that a
+            repeated request gets no answer.
         """
         try:
-            outcome, reply = self._judge(datagram, now, tick)
+            outcome, reply = self._judge(datagram, now, tick, peer)
         except Exception as err:  # noqa: BLE001 -- the entry point of a datagram
             outcome, reply = FAILED, None
             self._report(err)
@@ -89,7 +99,9 @@ class Responder:
         keys = [] if self._key is None else [self._key]
         return keys if self._old_key is None else [*keys, self._old_key[0]]
 
-    def _judge(self, datagram: bytes, now: float, tick: float) -> tuple[str, bytes | None]:
+    def _judge(
+        self, datagram: bytes, now: float, tick: float, peer: Hashable
+    ) -> tuple[str, bytes | None]:
         try:
             signed = protocol.unpack(self._keys(tick), datagram)
         except errors.ConfdMagicError:
@@ -104,7 +116,7 @@ class Responder:
             or abs(int(signed.salt) - now) > const.MAX_CLOCK_SKEW_S
         ) and kind != const.REQ_NODE_LEFT:
             return BAD_SALT, None
-        if self._is_replay(signed.signature, tick):
+        if self._is_replay(signed.signature, tick, peer):
             return REPLAYED, None
         try:
             request = protocol.parse_request(signed.message)
@@ -118,13 +130,17 @@ class Responder:
         reply = protocol.ConfdReply(const.STATUS_ERROR, text, reply.serial)
         return TOO_LARGE, protocol.pack_reply(signed.key, request, reply)
 
-    def _is_replay(self, signature: str, tick: float) -> bool:
+    def _is_replay(self, signature: str, tick: float, peer: Hashable) -> bool:
         # A salt may be as far in the future as in the past, so it stays valid twice as long.
         oldest = tick - 2 * const.MAX_CLOCK_SKEW_S
         while self._seen_order and self._seen_order[0][0] < oldest:
-            self._seen.discard(self._seen_order.popleft()[1])
+            self._seen.pop(self._seen_order.popleft()[1], None)
         if signature in self._seen:
-            return True
-        self._seen.add(signature)
+            sender, left = self._seen[signature]
+            if peer is None or peer != sender or left == 0:
+                return True
+            self._seen[signature] = (sender, left - 1)
+            return False
+        self._seen[signature] = (peer, MOST_ANSWERS - 1)
         self._seen_order.append((tick, signature))
         return False

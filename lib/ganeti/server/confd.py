@@ -127,7 +127,7 @@ def _serve(sock: socket.socket, responder: Responder) -> None:
             # The error of an earlier answer whose receiver has gone.
             logging.debug("cannot receive: %s", err)
             continue
-        reply = responder.answer(datagram, clock.now(), clock.monotonic())
+        reply = responder.answer(datagram, clock.now(), clock.monotonic(), peer)
         if reply is not None:
             with contextlib.suppress(OSError):
                 sock.sendto(reply, peer)

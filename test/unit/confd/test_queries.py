@@ -130,6 +130,21 @@ def test_master(facts: queries.ConfigFacts) -> None:
     ]
 
 
+@pytest.mark.parametrize("query", [None, "", {}, [], {"3": None}])
+def test_ways_to_ask_nothing_special(facts: queries.ConfigFacts, query: Any) -> None:
+    assert ask(facts, const.REQ_CLUSTER_MASTER, query).answer == "node1.example.com"
+    if query != {"3": None}:
+        assert ask(facts, const.REQ_INSTANCE_IPS, query).answer == ["10.0.0.1"]
+
+
+def test_null_is_a_key_which_is_not_asked(facts: queries.ConfigFacts) -> None:
+    one = {"0": None, "1": "10.0.0.1", "2": None}
+    assert ask(facts, const.REQ_NODE_BY_INSTANCE_IP, one) == ConfdReply(0, "192.0.2.1", 9)
+    several = {"0": None, "1": None, "2": ["10.0.0.1"]}
+    found = ask(facts, const.REQ_NODE_BY_INSTANCE_IP, several)
+    assert found == ConfdReply(0, [[0, "192.0.2.1", 9]], 9)
+
+
 def test_addresses(facts: queries.ConfigFacts) -> None:
     every = [f"192.0.2.{number}" for number in range(1, 6)]
     assert ask(facts, const.REQ_NODE_IPS).answer == every

@@ -73,6 +73,21 @@ def test_a_replay_gets_no_answer_as_long_as_its_time_is_good(one: responder.Resp
     assert len(one._seen) == 1
 
 
+def test_a_client_sends_its_datagram_again_because_the_answer_was_lost(
+    one: responder.Responder,
+) -> None:
+    """It gets the answer again, and nobody else does, nor does it without end."""
+    here, elsewhere = ("192.0.2.7", 4000), ("192.0.2.8", 4000)
+    datagram = request()
+    first = one.answer(datagram, NOW, TICK, here)
+    assert first is not None
+    assert one.answer(datagram, NOW, TICK + 1, elsewhere) is None
+    for _again in range(responder.MOST_ANSWERS - 1):
+        assert one.answer(datagram, NOW, TICK + 1, here) == first
+    assert one.answer(datagram, NOW, TICK + 1, here) is None
+    assert one.counts == {responder.ANSWERED: responder.MOST_ANSWERS, responder.REPLAYED: 2}
+
+
 def test_the_clock_is_put_forward_and_back(one: responder.Responder) -> None:
     """What was answered before is not a fresh request afterwards."""
     seen = request(now=NOW)
