@@ -21,7 +21,6 @@ from ganeti.cmdlib.ops.node import candidates, guests
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
 from ganeti.cmdlib.ops.verify import machine_storage
-from ganeti.constants import node_verify as nv
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
 from ganeti.objects import Node, NodeGroup, fill, updated
@@ -348,31 +347,26 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         """
         data = self.config.snapshot()
         cluster = data.cluster
-        ndparams = fill.fill_nd(cluster, data.nodegroups[node.group], node)
-        metavg = fill.metavg(cluster, data.nodegroups[node.group])
-        checks = machine_storage.checks_of_new_node(
-            cluster, exclusive=bool(ndparams.get("exclusive_storage")), metavg=metavg
-        )
-        if not checks:
-            return
-        answer = self.rpc.call_addresses(
-            NODE_VERIFY_LIGHT,
-            address,
-            checks=checks,
-            cluster_name=cluster.cluster_name,
-            all_hvparams={},
-        )[node.name]
-        facts: dict[str, Any] = dict(answer.payload())
-        helper = {name: facts.pop(name) for name in (nv.DRBDHELPER,) if name in facts}
-        groups = machine_storage.groups_of_new_node(cluster, metavg)
-        found = machine_storage.problems(cluster, facts, groups)
+
+        def ask(checks: dict[str, Any]) -> dict[str, Any]:
+            answers = self.rpc.call_addresses(
+                NODE_VERIFY_LIGHT,
+                address,
+                checks=checks,
+                cluster_name=cluster.cluster_name,
+                all_hvparams={},
+            )
+            return dict(answers[node.name].payload())
+
+        group = data.nodegroups[node.group]
+        found, doubts = machine_storage.of_capable_node(cluster, group, node, ask)
         if found:
             raise errors.OpPrereqError(
                 f"node {node.name} cannot have disks of instances: {'; '.join(found)}. Repair"
                 " that, or add the node with --vm-capable=no.",
                 errors.ECODE_ENVIRON,
             )
-        for problem in machine_storage.problems(cluster, helper):
+        for problem in doubts:
             self.log.warn(f"node {node.name}: {problem}")
 
     def _becomes_candidate(self, node: Node) -> bool:

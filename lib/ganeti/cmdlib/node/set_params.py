@@ -19,12 +19,13 @@ from ganeti.cmdlib.ops.node import candidates, guests, roles
 from ganeti.cmdlib.ops.node.roles import FLAG_OF, Role
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
+from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.locking import ALL, Level
 from ganeti.objects import Instance, Node, fill, updated
 from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.node import OpNodeSetParams
 from ganeti.utils import net
-from ganeti.wire.calls import NODE_HAS_IP_ADDRESS, VERSION
+from ganeti.wire.calls import NODE_HAS_IP_ADDRESS, NODE_VERIFY, VERSION
 
 # Flags which are not those of roles, in the order in which changes are reported.
 _PLAIN_FLAGS = ("master_capable", "vm_capable", "powered")
@@ -103,6 +104,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         transition = roles.transition(node.name, present, role)
         self._check_maintenance(node, role)
         self._check_capable(node)
+        self._check_storage(node, role)
         self._check_power(node, present, role)
         if self.op.secondary_ip is not None:
             self._check_secondary_ip(node, self.op.secondary_ip)
@@ -139,6 +141,38 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
                 f"node {node.name} has instances, so vm_capable cannot be cleared",
                 errors.ECODE_STATE,
             )
+
+    def _check_storage(self, node: Node, role: Role) -> None:
+        """Check the storage of a node which gets the right to have instances.
+
+        When it was added, it was not checked. A node which is offline cannot be asked.
+
+        :raises errors.OpPrereqError: no disk could be put there; with *force*, this is a warning.
+        """
+        if not self.op.vm_capable or node.vm_capable or node.offline or role is Role.OFFLINE:
+            return
+        data = self.config.snapshot()
+
+        def ask(checks: dict[str, Any]) -> dict[str, Any]:
+            answer = self.rpc.call(
+                NODE_VERIFY,
+                node.uuid,
+                checks=checks,
+                cluster_name=data.cluster.cluster_name,
+                all_hvparams={},
+            )
+            return dict(answer.payload())
+
+        group = data.nodegroups[node.group]
+        found, doubts = machine_storage.of_capable_node(data.cluster, group, node, ask)
+        if found and not self.op.force:
+            raise errors.OpPrereqError(
+                f"node {node.name} cannot have disks of instances: {'; '.join(found)}. Repair"
+                " that, or use --force to go on.",
+                errors.ECODE_ENVIRON,
+            )
+        for problem in (*found, *doubts):
+            self.log.warn(f"node {node.name}: {problem}")
 
     def _check_power(self, node: Node, present: Role, role: Role) -> None:
         data = self.config.snapshot()

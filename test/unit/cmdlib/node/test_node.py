@@ -102,6 +102,34 @@ def test_the_storage_of_a_new_machine(hosts, facts, exclusive, fragment):
     with_lvm(facts, exclusive=exclusive).run(add(vm_capable=False))
 
 
+def test_the_storage_of_a_node_which_may_have_instances_from_now_on():
+    """It was not checked when the node was added without instances."""
+    master = with_lvm({})
+    node = by_name(master, "node2.example.com")
+    commit(master.config).nodes.update(dataclasses.replace(node, vm_capable=False))
+    present = {"vglist": {"other": 30000.0}, "pvlist": [PV], "drbd-helper": [True, "/sbin/other"]}
+    master.rpc.answers["node_verify"] = lambda _node, args: {
+        name: present[name] for name in args["checks"]
+    }
+    op = OpNodeSetParams(node_name="node2", vm_capable=True)
+    text = master.refused(op, errors.ECODE_ENVIRON)
+    assert "it has no volume group xenvg" in text and "--force" in text
+    op.force = True
+    master.run(op)
+    assert master.job.said("node node2.example.com: it has no volume group xenvg")
+    assert by_name(master, "node2.example.com").vm_capable
+    # What stays is not asked for again, and other flags ask nobody.
+    op.force = False
+    asked = len(master.rpc.of("node_verify"))
+    master.run(op)
+    master.run(OpNodeSetParams(node_name="node2", vm_capable=False))
+    assert len(master.rpc.of("node_verify")) == asked
+    present["vglist"] = {"xenvg": 30000.0}
+    master.run(op)
+    assert master.job.said("its DRBD usermode helper is /sbin/other, not /bin/true")
+    assert by_name(master, "node2.example.com").vm_capable
+
+
 @pytest.mark.parametrize(("own", "wanted"), [(None, "all"), ("own", "own")])
 def test_the_volume_group_for_metadata_of_a_new_machine(hosts, own, wanted):
     """That of its node group counts, else that of the cluster."""

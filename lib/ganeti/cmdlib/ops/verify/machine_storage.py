@@ -6,19 +6,19 @@ cluster are in :mod:`ganeti.cmdlib.ops.verify.storage`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.verify.storage import MIN_VG_MIB, PV_TOLERANCE, lost_volumes, uses_lvm
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
-from ganeti.objects import disk_templates
+from ganeti.objects import disk_templates, fill
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import NODE_VERIFY
 
 if TYPE_CHECKING:
-    from ganeti.objects import Cluster
+    from ganeti.objects import Cluster, Node, NodeGroup
     from ganeti.rpc import RpcRunner
 
 
@@ -55,6 +55,31 @@ def groups_of_new_node(cluster: Cluster, metavg: str | None) -> dict[str | None,
     if metavg and disk_c.DRBD8 in cluster.enabled_disk_templates:
         found.setdefault(metavg, 0)
     return found
+
+
+def of_capable_node(
+    cluster: Cluster,
+    group: NodeGroup,
+    node: Node,
+    ask: Callable[[dict[str, Any]], Mapping[str, Any]],
+) -> tuple[list[str], list[str]]:
+    """Find problems of the storage of a node which gets the right to have instances.
+
+    :param group: the node group of the node.
+    :param ask: makes these checks of ``node_verify`` on the node, and returns its answer; it is not
+        called when there is nothing to check.
+    :returns: what prevents disks there, and what is only a warning.
+    """
+    ndparams, metavg = fill.fill_nd(cluster, group, node), fill.metavg(cluster, group)
+    checks = checks_of_new_node(
+        cluster, exclusive=bool(ndparams.get("exclusive_storage")), metavg=metavg
+    )
+    if not checks:
+        return [], []
+    facts = dict(ask(checks))
+    helper = {name: facts.pop(name) for name in (nv.DRBDHELPER,) if name in facts}
+    groups = groups_of_new_node(cluster, metavg)
+    return problems(cluster, facts, groups), problems(cluster, helper)
 
 
 def without_metavg(
