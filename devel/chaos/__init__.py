@@ -16,7 +16,7 @@
 ``trend``        files, memory and descriptors which only grow
 ``settle``       waits until all is mended, as an administrator would, and looks for leaks
 ``report``       counts and findings, as text and JSON
-``defects``      runs it with three known defects in a copy of the program: each must be found
+``defects``      runs it with known defects in a copy of the program: each must be found
 ``program``      the command line
 ================ ==================================================================================
 """

@@ -38,12 +38,14 @@ class Job:
 
     :ivar token: the comment of its first opcode.
     :ivar refused_for: the job which was running on its instance when a node refused it, or None.
+    :ivar lacking: what the machine lacked according to its result; empty when it says nothing.
     """
 
     id: int
     token: str
     status: str
     refused_for: int | None = None
+    lacking: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,12 +253,22 @@ def endless_jobs(operations: Sequence[Operation], evidence: Evidence) -> Iterabl
             yield f"job {job.id} does not end: it is {job.status}"
 
 
+def charged_jobs(operations: Sequence[Operation], evidence: Evidence) -> Iterable[str]:
+    """No job ends with an error for what its machine lacked before the job had begun."""
+    del operations
+    for job in evidence.jobs.values():
+        begun = any(number == job.id for number, _place in evidence.executions)
+        if job.status == "error" and job.lacking and not begun:
+            yield f"job {job.id} is an error and never began: {job.lacking}"
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "no acknowledged change is lost": lost_tags,
     "no acknowledged instance is lost": lost_instances,
     "no acknowledged job is lost": lost_jobs,
     ENDS: endless_jobs,
     "no job runs twice": repeated_jobs,
+    "no job is charged for its machine": charged_jobs,
     "one master": two_masters,
     "one guest": running_twice,
     "one job at an instance": broken_locks,

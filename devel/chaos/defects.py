@@ -1,6 +1,6 @@
 """Shows that the chaos run finds defects: ``make chaos-defects``.
 
-``known/defects.toml`` has three, in the form of the known faults (:mod:`devel.mutate`). Each is put
+``known/defects.toml`` has them, in the form of the known faults (:mod:`devel.mutate`). Each is put
 into a copy of the program, and the run begins with this copy; a defect is found when the run breaks
 a promise. The same rounds without a defect break none: that is the run itself.
 """
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ _COPIED: Final = ("lib", "daemons", "scripts", "tools", "packaging")
 #: How often a run is begun for a seed until its cluster could be made.
 _ATTEMPTS: Final = 4
 #: The exit code of a run whose cluster could not be made.
+#: How often a planned run is repeated until it finds its defect.
+_REPEATED: Final = 3
 _NOT_MADE: Final = 2
 #: Seeds for each defect, by the begin of its description. Their first rounds have faults which can
 #: show it; with other seeds the run takes longer.
@@ -30,6 +33,11 @@ SEEDS: Final = {
     "acknowledgement before flush": (54, 4, 36),
     "an epoch not checked": (96, 324, 367),
     "a lock released early": (1, 2, 3),
+}
+#: Defects for which faults are planned in a file instead, and the options of their runs.
+PLANNED: Final = {
+    "a fault of the machine charged to a job": ("shortage.json", "--jobs", "processes"),
+    "a journal thrown away": ("journal.json", "--configuration", "large"),
 }
 
 
@@ -79,28 +87,36 @@ def _is_found(fault: mutate.Fault, minutes: float) -> bool:
     with tempfile.TemporaryDirectory(prefix="gnt-defect-") as name:
         directory = Path(name)
         project = copy_with(fault, directory)
-        for seed in SEEDS[fault.what.partition(":")[0]]:
+        for number, options in enumerate(options_for(fault, minutes)):
             for attempt in range(_ATTEMPTS):
-                code = _run(project, seed, minutes, directory / f"{seed}-{attempt}")
+                code = _run(project, options, directory / f"{number}-{attempt}")
                 if code != _NOT_MADE:
                     break
                 # The defect can have its effect there already; that shows no broken promise.
                 print("the cluster could not be made with this defect", flush=True)
             if code == 1:
-                print(f"found with the seed {seed}: {fault.what}\n", flush=True)
+                print(f"found with {' '.join(options)}: {fault.what}\n", flush=True)
                 return True
             if code != 0:
                 raise SystemExit(f"chaos: the run ended with exit code {code}")
     return False
 
 
-def _run(project: Path, seed: int, minutes: float, directory: Path) -> int:
+def options_for(fault: mutate.Fault, minutes: float) -> list[tuple[str, ...]]:
+    """Return the options of the runs which may find a defect, the first one first."""
+    begin = fault.what.partition(":")[0]
+    if begin in PLANNED:
+        file, *options = PLANNED[begin]
+        return [("--replay", str(KNOWN / file), *options)] * _REPEATED
+    return [("--seed", str(seed), "--minutes", str(minutes), "--basic") for seed in SEEDS[begin]]
+
+
+def _run(project: Path, options: Sequence[str], directory: Path) -> int:
     """Run the chaos run with a copy of the program; returns its exit code."""
     process = subprocess.Popen(
         [
-            sys.executable, "-u", "-m", "devel.chaos", "--seed", str(seed),
-            "--minutes", str(minutes), "--project", str(project), "--directory", str(directory),
-            "--basic",
+            sys.executable, "-u", "-m", "devel.chaos", *options,
+            "--project", str(project), "--directory", str(directory),
         ],
         cwd=TOP,
     )  # fmt: skip

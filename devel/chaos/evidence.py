@@ -18,6 +18,11 @@ from devel.chaos.luxi import Luxi
 
 _BEGAN: Final = re.compile(r"INFO job (\d+) begins with .+ \((\d+) of \d+\)$", re.MULTILINE)
 _REFUSED: Final = re.compile(r"\bjob (\d+) is running on this instance or disk")
+# What a job could not have for itself.
+_LACKING: Final = re.compile(
+    r"cannot (?:make|start|watch) [^\"]*process[^\"]*|Resource temporarily unavailable"
+    r"|Cannot allocate memory|Too many open files|No space left on device"
+)
 _KINDS: Final = {"instances": "instance", "nodes": "node", "nodegroups": "nodegroup"}
 
 
@@ -75,7 +80,11 @@ def read_jobs(lab: Lab, master: str) -> dict[int, Job]:
         text = json.dumps(results)
         refused = _REFUSED.search(text)
         token = (ops[0].get("comment") or "") if ops else ""
-        found[number] = Job(number, token, status, int(refused[1]) if refused else None)
+        lacking = _LACKING.search(text)
+        found[number] = Job(
+            number, token, status, int(refused[1]) if refused else None,
+            lacking[0] if lacking else "",
+        )  # fmt: skip
     return found
 
 

@@ -416,9 +416,12 @@ def torn_paths(data: Path, what: str) -> list[Path]:
 
 
 def with_tag(text: str, tag: str) -> str:
-    """Edit the text of a configuration, as an administrator: the cluster gets a tag."""
+    """Edit the text of a configuration, as an administrator: the cluster gets a tag.
+
+    The serial number becomes higher than that of every copy on another node.
+    """
     content = json.loads(text)
-    content["serial_no"] += 1
+    content["serial_no"] += 1000
     content["cluster"].setdefault("tags", []).append(tag)
     return json.dumps(content)
 

@@ -43,6 +43,7 @@ PROMISES = [
     None,
     Promise((2, "b"), (2, "b"), (2, "b")),
 ]
+LACKING = "cannot make a process for the job: Resource temporarily unavailable"
 RIGHT = Evidence(
     tags={f"instance/{WEB}": frozenset({"tag-1"}), "cluster/": frozenset({"tag-2", "tag-4"})},
     instances=frozenset({WEB}),
@@ -86,6 +87,11 @@ def test_nothing_is_found_where_all_is_right() -> None:
             "no acknowledged job is lost",
             "job 5 is lost",
             {"jobs": {6: RIGHT.jobs[6], 7: RIGHT.jobs[7]}},
+        ),
+        (
+            "no job is charged for its machine",
+            f"job 8 is an error and never began: {LACKING}",
+            {"jobs": {**RIGHT.jobs, 8: Job(8, "delay-2", "error", lacking=LACKING)}},
         ),
         (
             "no acknowledged job is lost",
@@ -145,6 +151,11 @@ def test_a_planted_violation_is_found(promise: str, text: str, changes: dict[str
 def test_every_promise_is_planted() -> None:
     (mark,) = test_a_planted_violation_is_found.pytestmark  # type: ignore[attr-defined]
     assert {case[0] for case in mark.args[1]} == set(checker.CHECKS)
+
+
+def test_a_job_which_has_begun_may_end_for_what_its_node_lacks() -> None:
+    jobs = {**RIGHT.jobs, 5: Job(5, "delay-1", "error", lacking="Too many open files")}
+    assert checker.check(HISTORY, dataclasses.replace(RIGHT, jobs=jobs)) == []
 
 
 def test_two_jobs_never_get_the_same_number() -> None:

@@ -142,7 +142,7 @@ CONFIG = json.dumps({"serial_no": 7, "cluster": {"tags": ["a"]}, "nodes": {}})
 
 def test_an_edit_adds_a_tag_and_is_newer() -> None:
     assert json.loads(faults.with_tag(CONFIG, "by-hand-1")) == {
-        "serial_no": 8,
+        "serial_no": 1007,
         "cluster": {"tags": ["a", "by-hand-1"]},
         "nodes": {},
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from devel.chaos import defects, faults, power, settle, shim
+from devel.chaos import defects, faults, power, schedule, settle, shim
 from devel.chaos.lab import TOP, Lab
 from ganeti.utils import fs
 
@@ -243,7 +243,10 @@ def test_a_guest_of_a_removed_instance_is_ended_on_its_node(tmp_path: Path) -> N
 
 def test_the_known_defects_fit_the_program(tmp_path: Path) -> None:
     found = defects.read()
-    assert [fault.what.partition(":")[0] for fault in found] == list(defects.SEEDS)
+    begins = [fault.what.partition(":")[0] for fault in found]
+    assert begins == [*defects.SEEDS, *defects.PLANNED]
+    for file, *_options in defects.PLANNED.values():
+        assert schedule.parse_schedule((defects.KNOWN / file).read_text())[1]
     project = defects.copy_with(found[0], tmp_path)
     changed = (project / "lib/ganeti" / found[0].file).read_text()
     compile(changed, "module", "exec")
