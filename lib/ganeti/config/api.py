@@ -388,7 +388,7 @@ class Config(Questions):
         """Reserve the lowest free DRBD minor on each of these nodes; return the minors.
 
         :param node_uuids: a node may occur several times; its minors are then different.
-        :raises ConfigurationError: a node has as many as the kernel has minors.
+        :raises OpPrereqError: a node has as many as the kernel has minors.
         """
         found = []
         for uuid in node_uuids:
@@ -397,8 +397,9 @@ class Config(Questions):
                 reservations.MINOR, _minors_of(uuid), self._execution
             )
             if pair is None:
-                raise errors.ConfigurationError(
-                    f"all {MINORS} DRBD minors of node {self.node(uuid).name} are in use"
+                raise errors.OpPrereqError(
+                    f"all {MINORS} DRBD minors of node {self.node(uuid).name} are in use",
+                    errors.ECODE_NORES,
                 )
             found.append(pair[1])
         return tuple(found)
@@ -411,7 +412,7 @@ class Config(Questions):
     def reserve_port(self) -> int:
         """Reserve a TCP port of the cluster; the commit of the object which has it takes it.
 
-        :raises ConfigurationError: all ports are in use.
+        :raises OpPrereqError: all ports are in use.
         """
         port = self._store.reservations.first_free(
             reservations.PORT, ports.free(self.cluster()), self._execution
@@ -419,6 +420,17 @@ class Config(Questions):
         if port is None:
             raise ports.none_is_free()
         return port
+
+    def require_ports(self, count: int) -> None:
+        """Check that so many ports could be reserved now; reserve none of them.
+
+        :raises OpPrereqError: they could not.
+        """
+        found = self._store.reservations.next_free(
+            reservations.PORT, ports.free(self.cluster()), count
+        )
+        if len(found) < count:
+            raise ports.none_is_free()
 
     def reserved_minors(self, node_uuid: str) -> frozenset[int]:
         """Return the reserved DRBD minors of a node."""

@@ -54,7 +54,7 @@ class PortChanges:
     def allocate(self) -> int:
         """Take a TCP port from the pool of the cluster and return it.
 
-        :raises ConfigurationError: all ports are in use.
+        :raises OpPrereqError: all ports are in use.
         """
         reserved = self._draft.reservations.taken(PORT)
         for port in ports.free(self._draft.cluster):

@@ -20,10 +20,10 @@ def free(cluster: Cluster) -> Iterator[int]:
     yield from range(cluster.highest_used_port + 1, net_const.LAST_PORT + 1)
 
 
-def none_is_free() -> errors.ConfigurationError:
+def none_is_free() -> errors.OpPrereqError:
     """Make the error for a cluster whose ports are all in use."""
-    return errors.ConfigurationError(
-        f"the cluster's ports up to {net_const.LAST_PORT} are all in use"
+    return errors.OpPrereqError(
+        f"the cluster's ports up to {net_const.LAST_PORT} are all in use", errors.ECODE_NORES
     )
 
 

@@ -80,5 +80,5 @@ def test_all_ports_are_in_use(config: Config) -> None:
     commit(config).cluster.update(
         dataclasses.replace(config.cluster(), tcpudp_port_pool=(), highest_used_port=14999)
     )
-    with pytest.raises(errors.ConfigurationError, match="are all in use"):
+    with pytest.raises(errors.OpPrereqError, match="are all in use"):
         config.reserving_for("a").reserve_port()

@@ -361,5 +361,5 @@ def test_a_node_without_a_free_minor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "MINORS", 2)
     config = _config().reserving_for("a")
     assert config.allocate_minors(NODES[:1] * 2) == (0, 1)
-    with pytest.raises(errors.ConfigurationError, match="all 2 DRBD minors of node .* are in use"):
+    with pytest.raises(errors.OpPrereqError, match="all 2 DRBD minors of node .* are in use"):
         config.allocate_minors(NODES[:1])

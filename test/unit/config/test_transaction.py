@@ -164,7 +164,7 @@ def test_removal_takes_the_disks_and_gives_back_ports() -> None:
 def test_ports_end() -> None:
     config = _config(small_cluster(highest_used_port=14998))
     assert commit(config).ports.allocate() == 14999
-    with pytest.raises(errors.ConfigurationError, match="ports up to 14999 are all in use"):
+    with pytest.raises(errors.OpPrereqError, match="ports up to 14999 are all in use"):
         commit(config).ports.allocate()
 
 

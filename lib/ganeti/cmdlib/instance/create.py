@@ -195,6 +195,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
             reserved=self.reserved,
         )
         uuids = [one.uuid for one in nodes]
+        planning.require_ports(self, len(disk_specs))
         adopt.require_storage(
             self.config, self.rpc, self.template, uuids, disk_specs, self.reserved, directory
         )

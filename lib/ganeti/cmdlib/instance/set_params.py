@@ -235,9 +235,9 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             return planned
         try:
             return dataclasses.replace(planned, network_port=self.config.reserve_port())
-        except errors.ConfigurationError as err:
+        except errors.OpPrereqError as err:
             raise errors.OpPrereqError(
-                f"instance {instance.name} cannot get a port for its console: {err}",
+                f"instance {instance.name} cannot get a port for its console: {err.args[0]}",
                 errors.ECODE_NORES,
             ) from err
 

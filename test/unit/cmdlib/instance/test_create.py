@@ -125,6 +125,22 @@ def test_every_instance_gets_its_own_mac_and_kvm_its_own_port(master):
     assert ports == [11001, 11002]
 
 
+def test_without_a_free_port_nothing_is_begun():
+    used = {"highest_used_port": 14998, "tcpudp_port_pool": ()}
+    templates = {"enabled_disk_templates": ("sharedfile", "drbd"), "volume_group_name": "xenvg"}
+    master = Master(cluster_of(3, (instance_of("other"),), **used, **templates))
+    drbd = {"disk_template": "drbd", "snode": "node3", "start": False}
+    text = master.refused(create(**drbd), errors.ECODE_NORES)
+    assert "ports up to 14999 are all in use" in text
+    assert master.config.writes == [] and master.rpc.acting() == []
+    # One is free, for a console or for one disk.
+    wanted = {"hypervisor": "kvm", "hvparams": {"kernel_path": "/boot/vmlinuz"}}
+    text = master.refused(create(**drbd, **wanted, disks=[{"size": 1024}]), errors.ECODE_NORES)
+    assert "are all in use" in text
+    master.run(create(**wanted, start=False))
+    assert only(master).network_port == 14999
+
+
 def test_uefi_needs_a_disk_of_its_own(master):
     wanted = {
         "hypervisor": "kvm",

@@ -21,8 +21,9 @@ from ganeti.cmdlib.ops.params import os
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy import ratios
+from ganeti.constants.disk import DRBD8
 from ganeti.constants.instance import CREATE
-from ganeti.objects import Node, fill
+from ganeti.objects import Node, fill, hypervisors
 from ganeti.objects.disk_templates import FILE_BASED, INSTANCE_DEPENDENT_PATH
 
 
@@ -101,6 +102,18 @@ def checked_parameters(unit: NewInstanceUnit[CreatePlan]) -> NewInstanceParamete
         os_parameters=operating_system.visible_parameters(unit.config, os_name, *given),
         image=image,
     )
+
+
+def require_ports(unit: NewInstanceUnit[CreatePlan], disk_count: int) -> None:
+    """Check that ports are free for the console and the mirrored disks of the new instance.
+
+    A reservation has its ports.
+
+    :raises errors.OpPrereqError: they are not.
+    """
+    if unit.reserved is None:
+        console = hypervisors.of(unit.hypervisor).needs_port
+        unit.config.require_ports(int(console) + (disk_count if unit.template == DRBD8 else 0))
 
 
 def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:

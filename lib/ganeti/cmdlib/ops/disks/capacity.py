@@ -144,15 +144,18 @@ def require_free_space(
 def _require_minors(
     config: Config, node: Node, units: Iterable[Mapping[str, Any]], count: int
 ) -> None:
-    """Check that the DRBD module of a node has the minors which new disks would get now.
+    """Check that a node and its DRBD module have the minors which new disks would get now.
 
     Only a module before 8.4 has a limit: it makes its minors when it is loaded.
     """
-    limits = [unit["drbd_minors"] for unit in units if isinstance(unit.get("drbd_minors"), int)]
-    if not count or not limits:
-        return
     minors = config.next_minors(node.uuid, count)
-    if minors[-1] >= min(limits):
+    if len(minors) < count:
+        raise errors.OpPrereqError(
+            f"node {node.name} has {len(minors)} free DRBD minors, and {count} are needed",
+            errors.ECODE_NORES,
+        )
+    limits = [unit["drbd_minors"] for unit in units if isinstance(unit.get("drbd_minors"), int)]
+    if minors and limits and minors[-1] >= min(limits):
         raise errors.OpPrereqError(
             f"the DRBD module of node {node.name} was loaded for {min(limits)} minors, but the new"
             f" disk would be minor {minors[-1]}. Load the module with a larger minor_count there"

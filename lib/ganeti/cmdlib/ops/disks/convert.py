@@ -245,6 +245,7 @@ def plan(
     if secondary is not None:
         nodes.append(secondary.uuid)
     minors = len(disk_specs) if template == DRBD8 else 0
+    config.require_ports(minors)
     capacity.require_free_space(config, ctx.rpc, nodes, needed, new_minors=minors)
     if (old, template) == (PLAIN, DRBD8):
         # The data volumes on the primary node exist; their metadata are new.

@@ -301,14 +301,10 @@ def require_free_space(
     needed = capacity.needed_mib(disk_plan.template, added)
     nodes = config.instance_nodes(instance)
     asked = [spec["size"] for spec in added]
+    mirrored = len(added) if disk_plan.template == DRBD8 else 0
+    config.require_ports(mirrored)
     capacity.require_possible_files(config, rpc, nodes, disk_plan.template, asked)
-    capacity.require_free_space(
-        config,
-        rpc,
-        nodes,
-        needed,
-        new_minors=len(added) if disk_plan.template == DRBD8 else 0,
-    )
+    capacity.require_free_space(config, rpc, nodes, needed, new_minors=mirrored)
 
 
 # -- carrying out ----------------------------------------------------------------
