@@ -22,6 +22,7 @@ from ganeti import RELEASE
 #: By name, because no list can be asked for while the daemons are stopped.
 NODES = ("node1.example.com", "node2.example.com")
 MASTER = NODES[0]
+MASTERS = ("ganeti-masterd", "ganeti-rapi")
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +54,14 @@ def active(cluster: Cluster, node: str) -> str:
 
 def require_version(cluster: Cluster, version: str) -> None:
     """All nodes and all daemons have the version, the guests run, and nothing is left behind."""
+    place = os.path.realpath(cluster.path(MASTER, f"usr/lib/ganeti/{version}"))
     for node in NODES:
         assert active(cluster, node) == version
+        for daemon in ("ganeti-noded", "ganeti-confd", *(MASTERS if node == MASTER else ())):
+            # The programs of a version run from its own directory.
+            words = Path(f"/proc/{cluster.pid(node, daemon)}/cmdline").read_text().split("\0")
+            program = next(word for word in words if word.endswith(daemon))
+            assert os.path.realpath(program).startswith(f"{place}/"), (node, daemon)
     assert f"release {version}." in cluster.run("gnt-cluster", "--version").ok().stdout
     # A node daemon of another release would be a warning.
     verified = cluster.run("gnt-cluster", "verify").ok().text
@@ -201,6 +208,35 @@ def test_killed_at_every_step_and_resumed(cluster: Cluster, target: str) -> None
             assert active(cluster, MASTER) == other
     cluster.run("gnt-cluster", "upgrade", "--resume").ok()
     require_version(cluster, target)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [4, 5, 6, 7, 8])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_killed_and_the_machines_start_again(cluster: Cluster, number: int, goes_on: bool) -> None:
+    """A machine starts its daemons, as the version of its link, which may be the other one."""
+    assert kill_at(cluster, number, "gnt-cluster", "upgrade", f"--to={NEXT}")
+    for node in NODES:
+        cluster.on(node, "daemon-util", "start-all")
+    cluster.run("gnt-cluster", "upgrade", "--resume" if goes_on else f"--to={OWN}").ok()
+    require_version(cluster, NEXT if goes_on else OWN)
+    if goes_on:
+        cluster.run("gnt-cluster", "upgrade", f"--to={OWN}").ok()
+        require_version(cluster, OWN)
+
+
+@pytest.mark.long
+def test_a_torn_record_says_what_to_do(cluster: Cluster) -> None:
+    assert kill_at(cluster, 6, "gnt-cluster", "upgrade", f"--to={NEXT}")
+    record = cluster.path(MASTER, "var/lib/ganeti/intent-to-upgrade")
+    record.write_bytes(record.read_bytes()[:50])
+    failed = cluster.run("gnt-cluster", "upgrade", "--resume")
+    failed.failed("Its copy is whole: 'cp ", "repeat the command", exit_code=1)
+    shutil.copy(f"{record}.copy", record)
+    cluster.run("gnt-cluster", "upgrade", "--resume").ok()
+    require_version(cluster, NEXT)
+    cluster.run("gnt-cluster", "upgrade", f"--to={OWN}").ok()
+    require_version(cluster, OWN)
 
 
 @pytest.mark.long

@@ -13,6 +13,11 @@ from typing import Any
 
 from ganeti.runbook import record
 
+_BY_HAND = (
+    "cluster-merge(8) says under FILES where both former configurations are; put them back by hand"
+    " before the file is removed"
+)
+
 
 @dataclass(frozen=True)
 class Guest:
@@ -70,7 +75,7 @@ def record_file(data_dir: str) -> record.RecordFile[Record]:
 
     :param data_dir: directory of the configuration.
     """
-    return record.RecordFile(f"{data_dir}/cluster-merge.json", parse_record)
+    return record.RecordFile(f"{data_dir}/cluster-merge.json", parse_record, _BY_HAND)
 
 
 def parse_record(text: str, path: str = "the record") -> Record:

@@ -262,8 +262,23 @@ class Merge:
             self._say("Both clusters are as before.")
             return False
         self._say(f"The merge of {self._other.name} was interrupted; it goes on")
+        self._stop_again()
         execute((*_TAKEN_BACK, *_KEPT), self)
         return True
+
+    def _stop_again(self) -> None:
+        """Stop the daemons on the nodes which are not added yet, as well as that is possible.
+
+        Their machines may have started again since they were stopped, and serve the former cluster.
+        A node which cannot be reached is named when it is added.
+        """
+        for name in self._record.daemons:
+            if name in self._record.added:
+                continue
+            try:
+                self._other.run(paths.daemon_util(), "stop-all", node=name)
+            except errors.GenericError as err:
+                self._say(f"The daemons of {name} cannot be stopped: {err}")
 
     def _take_back(self, error: BaseException | None) -> None:
         """Take back everything that the record says has begun.

@@ -3,6 +3,9 @@
 A record is a data class; its text is JSON with a number of the format. Two releases may read it, so
 a later one may add fields, which an earlier one ignores, but never changes the meaning of those
 that there are.
+
+Beside the file there is a copy, because nobody can go on, nor back, without the record: a disk may
+damage a file, and so may an editor.
 """
 
 from __future__ import annotations
@@ -45,33 +48,51 @@ def from_text(cls: type[T], text: str, path: str, what: str) -> T:
 
 
 class RecordFile(Generic[T]):
-    """The file of a record.
+    """The file of a record, and its copy.
 
     :param parse: makes a record of the text of the file; gets the path, too, for messages.
+    :param by_hand: what a person has to do when both are damaged, a sentence.
     """
 
-    def __init__(self, path: str, parse: Callable[[str, str], T]) -> None:
+    def __init__(self, path: str, parse: Callable[[str, str], T], by_hand: str = "") -> None:
         self.path = path
+        self.copy = f"{path}.copy"
         self._parse = parse
+        self._by_hand = by_hand
 
     def read(self) -> T | None:
         """Return the record; None if there is no file.
 
-        :raises ConfigurationError: the file cannot be understood.
+        :raises ConfigurationError: the file cannot be understood; the message says what to do.
         :raises OSError: it cannot be read.
         """
         try:
             text = fs.read_file(self.path)
         except FileNotFoundError:
             return None
-        return self._parse(text, self.path)
+        try:
+            return self._parse(text, self.path)
+        except errors.ConfigurationError as err:
+            raise errors.ConfigurationError(f"{err}. {self._way_out()}") from err
+
+    def _way_out(self) -> str:
+        try:
+            self._parse(fs.read_file(self.copy), self.copy)
+        except (errors.ConfigurationError, OSError):
+            return f"There is no whole copy of it. {self._by_hand}".rstrip()
+        return (
+            f"Its copy is whole: 'cp {self.copy} {self.path}', and repeat the command. A step which"
+            " was complete may be done once more, which does no harm"
+        )
 
     def write(self, record: T) -> None:
-        """Replace the record; it is on the disk when this returns.
+        """Replace the record, and then its copy; both are on the disk when this returns.
 
         :raises OSError: it cannot be written; the one before is unchanged.
         """
-        fs.write_file(self.path, to_text(record), mode=0o600)
+        text = to_text(record)
+        fs.write_file(self.path, text, mode=0o600)
+        fs.write_file(self.copy, text, mode=0o600)
 
     def note(self, before: T, **changes: Any) -> T:
         """Write the record with changed fields, and return it.
@@ -87,5 +108,7 @@ class RecordFile(Generic[T]):
 
         :raises OSError: it cannot be removed.
         """
+        # A copy which is left has no meaning.
         fs.remove_file(self.path)
+        fs.remove_file(self.copy)
         fs.flush_dir(os.path.dirname(self.path))

@@ -46,6 +46,8 @@ PYTHONPATH={facts.PROGRAM_DIR} exec python3 -P -m {vif.__name__} "$@"
 """
 _ORIGINAL = f"{facts.STATE_DIR}/original"
 _WRITTEN = "default-written"
+# The time of this file is that at which the packages were replaced.
+_INSTALLED = f"{facts.STATE_DIR}/installed"
 #: Files of ours which the original does not have, in ``/var/lib/ganeti``; patterns.
 OWN_FILES = (
     "config.data.history",
@@ -238,6 +240,8 @@ class Node:
         if direction == BACK:
             self.packages.answer_removal(list(original), abort=True)
             self._keep_program_of_nics()
+        fs.make_dirs(f"{self._root}{facts.STATE_DIR}", 0o700)
+        fs.write_file(f"{self._root}{_INSTALLED}", "", mode=0o600)
         return {}
 
     def _keep_program_of_nics(self) -> None:
@@ -353,10 +357,12 @@ class Node:
                     fs.remove_file(path)
 
     def start(self, direction: str) -> Answer:
-        """Start the daemons which belong to this node.
+        """Start the daemons which belong to this node; those which run are replaced.
 
-        :raises OpExecError: a daemon does not start.
+        :raises OpExecError: a daemon does not start, or one which runs does not end.
         """
+        # The machine may have started again since "stop", and its daemons with it.
+        self.stop()
         self.packages.permit_starts()
         if direction == RUN:
             self.packages.enable()
@@ -383,11 +389,25 @@ class Node:
         before = archive.read_before(self._archive_dir(number, direction))
         after = archive.observe(self._domains(), self._root)
         return {
-            "changed": archive.differences(before, after),
+            "changed": [*archive.differences(before, after), *self._older_daemons()],
             "guests": len(after["guests"]),
             "domains": len(after["domains"]),
             "compared": len(before["kept"]),
         }
+
+    def _older_daemons(self) -> list[str]:
+        """Return a text for each daemon which runs since before the packages were replaced."""
+        try:
+            replaced = os.stat(f"{self._root}{_INSTALLED}").st_mtime_ns
+        except FileNotFoundError:
+            return []
+        return [
+            f"{name} runs since before the packages were replaced; restart it with"
+            f" 'daemon-util restart {name}'"
+            for name in sorted(self.daemons())
+            if os.stat(f"{self._root}{os.path.dirname(_PID_FILES)}/{name}.pid").st_mtime_ns
+            < replaced
+        ]
 
 
 STEPS = (

@@ -18,6 +18,10 @@ from ganeti.utils import fs
 
 RUN = "run"
 BACK = "back"
+_BY_HAND = (
+    "Do not begin another takeover, because its archives would have what this one has changed:"
+    " ganeti-takeover(8) says under FILES which archives have the files of each node"
+)
 
 
 @dataclass
@@ -88,7 +92,7 @@ class StateFile(record.RecordFile[State]):
     """
 
     def __init__(self, directory: str = STATE_DIR) -> None:
-        super().__init__(f"{directory}/state.json", parse_state)
+        super().__init__(f"{directory}/state.json", parse_state, _BY_HAND)
 
     def takeover_before(self, back: State) -> State:
         """Return the record of the takeover which a way back takes back.

@@ -134,6 +134,8 @@ class Run:
         self._say = say
         self._clock = clock
         self._names: Sequence[str] = ()
+        # Nodes which have been stopped, and whose machine may have started again since then.
+        self._stop_again: set[str] = set()
 
     def execute(self, names: Sequence[str]) -> None:
         """Do all steps which are not complete.
@@ -157,6 +159,11 @@ class Run:
         if not state.is_complete(POINT, state.master) and not state.without_daemons:
             # Somebody may have opened the queue meanwhile.
             state.cluster = tuple(name for name in state.cluster if name != "drain")
+        self._stop_again = {
+            name
+            for name in names
+            if state.is_complete(POINT, name) and not state.is_complete("start", name)
+        }
         execute(plan, self)
         state.done = True
         self._save(state)
@@ -199,10 +206,15 @@ class Run:
     def _pending(self, step: Step) -> list[str]:
         """Return the nodes on which a step is not complete."""
         chosen = [self._state.master] if step.place == MASTER else self._names
-        return [name for name in chosen if not self._state.is_complete(step.name, name)]
+        again = self._stop_again if step.name == POINT else ()
+        return [
+            name for name in chosen if name in again or not self._state.is_complete(step.name, name)
+        ]
 
     def _note(self, step: str, node: str | None) -> None:
         """Record that a step is complete on a node, or for the cluster."""
+        if step == POINT and node is not None:
+            self._stop_again.discard(node)
         self._state.complete(step, node)
         self._save(self._state)
 

@@ -412,8 +412,34 @@ def _versions() -> int:
     found = {name: one.release for name, one in versions.installed().items()}
     directories = {name: one.directory for name, one in versions.installed().items()}
     return _say(
-        json.dumps({"active": versions.active(), "installed": found, "directories": directories})
+        json.dumps(
+            {
+                "active": versions.active(),
+                "installed": found,
+                "directories": directories,
+                "older_daemons": _older_daemons(),
+            }
+        )
     )
+
+
+def _older_daemons() -> list[str]:
+    """Return the daemons which were started before this node was switched to its version."""
+    link = versions.link_path()
+    try:
+        switched = os.lstat(link).st_mtime_ns if link is not None else 0
+    except FileNotFoundError:
+        return []
+    found = []
+    for daemon in installed():
+        try:
+            # Each daemon writes its pid file when it starts.
+            started = os.stat(paths.current().pid_file(daemon)).st_mtime_ns
+        except FileNotFoundError:
+            continue
+        if started < switched and is_running(daemon):
+            found.append(daemon)
+    return found
 
 
 def _use_version(series: str) -> int:

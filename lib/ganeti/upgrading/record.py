@@ -19,6 +19,11 @@ _ALL_BUT_QUEUE: tuple[str, ...] = (
     *("inspect", "drain", "stop", "backup", "convert", "convert_back", "switch", "start", "verify"),
 )
 
+_BY_HAND = (
+    "Bring all nodes to one version by hand: the manual has a section for that, 'The record is"
+    " damaged' in 'Upgrade'"
+)
+
 
 @dataclass
 class Record:
@@ -74,7 +79,7 @@ def record_file(path: str | None = None) -> record.RecordFile[Record]:
 
     :param path: None for the one of this node.
     """
-    return record.RecordFile(path or paths.current().intent_to_upgrade_file, parse_record)
+    return record.RecordFile(path or paths.current().intent_to_upgrade_file, parse_record, _BY_HAND)
 
 
 def parse_record(text: str, path: str = "the record") -> Record:

@@ -4,6 +4,11 @@ The first steps are done by the version from which the cluster goes, the others 
 it goes, because each knows its own files best: a later version converts the configuration, to the
 later form as to the earlier one. Between them the program starts itself again, as the other
 version. Each step can be repeated.
+
+The record says what was done, and not what machines and people have done since: a machine which
+starts again starts its daemons, too. So they are stopped again after each interruption until
+"start" has begun, "start" replaces those which run, and "verify" asks each node for daemons which
+are older than its change of the version.
 """
 
 from __future__ import annotations
@@ -79,13 +84,13 @@ class Work(Protocol):
         """Give the configuration the form of the later version."""
 
     def start(self, record: Record) -> None:
-        """Start the daemons on all nodes, on the master last."""
+        """Start the daemons on all nodes, on the master last; those which run are replaced."""
 
     def serve(self, record: Record) -> None:
         """Open the queue, and distribute the configuration."""
 
     def verify(self, record: Record) -> None:
-        """Check that verification finds nothing which it has not found before."""
+        """Check that all daemons have the version, and that verification finds nothing new."""
 
     def finish(self, record: Record) -> None:
         """Let the queue and the watcher be as they were before."""
@@ -99,6 +104,8 @@ class Upgrade:
     :param hand_over: starts the program of another version, which goes on; on a real machine it
         does not return.
     :param own: the version of this program.
+    :param interrupted: whether time has passed since the last step that the record has, in which
+        machines may have started again.
     """
 
     def __init__(
@@ -111,7 +118,9 @@ class Upgrade:
         own: str = versions.OWN,
         say: Callable[[str], object] = print,
         clock: Callable[[], float] = time.time,
+        interrupted: bool = False,
     ) -> None:
+        self._interrupted = interrupted
         self._record = record
         self._work = work
         self._save = save
@@ -127,7 +136,12 @@ class Upgrade:
         :raises StepFailed: a step failed.
         :raises OSError: the record cannot be written.
         """
-        return execute(plan(self._record), self)
+        record = self._record
+        begun = (*record.done, record.step)
+        if self._interrupted and "stop" in record.done and "start" not in begun:
+            self._say("Stopping daemons which have been started since the interruption")
+            on_cluster("stop", partial(self._work.stop, record))
+        return execute(plan(record), self)
 
     def is_complete(self, step: Step) -> bool:
         """Return True if the record says that a step is complete."""

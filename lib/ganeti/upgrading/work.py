@@ -144,9 +144,12 @@ class ClusterWork:
         :raises OpExecError: a daemon cannot be stopped, or a node is not reached.
         """
         names = list(record.nodes)
-        self._util(names, record.origin, "stop", "ganeti-failoverd")
-        self._util([record.master], record.origin, "stop-master")
-        self._util(names, record.origin, "stop-all")
+        # After an interruption, machines may have started daemons of either version.
+        switched = "switch" in (*record.done, record.step)
+        for series in (record.origin, *([record.target] if switched else [])):
+            self._util(names, series, "stop", "ganeti-failoverd")
+            self._util([record.master], series, "stop-master")
+            self._util(names, series, "stop-all")
 
     def backup(self, record: Record) -> None:
         """Archive the data of the master in ``/var/backups/ganeti``; the archive is kept.
@@ -210,12 +213,14 @@ class ClusterWork:
         self._command(record.target, "cfgupgrade", "-f", "--no-verify")
 
     def start(self, record: Record) -> None:
-        """Start the daemons on all nodes, on the master last.
+        """Start the daemons on all nodes, on the master last; those which run are replaced.
 
-        :raises OpExecError: a daemon does not start.
+        :raises OpExecError: a daemon does not start, or one which runs does not end.
         """
         others = [name for name in record.nodes if name != record.master]
         for names in (others, [record.master]):
+            # One which runs was started by its machine, maybe as the other version.
+            self._util(names, record.target, "stop-all")
             self._util(names, record.target, "start-all")
 
     def serve(self, record: Record) -> None:
@@ -238,10 +243,23 @@ class ClusterWork:
         return quiet.wait_for_master(ask, self._pause, _POLL_S, _ANSWER_S)
 
     def verify(self, record: Record) -> None:
-        """Check that verification finds nothing which it has not found before.
+        """Check that all daemons have the version, and that verification finds nothing new.
 
-        :raises OpExecError: it finds more.
+        :raises OpExecError: a daemon is older than the change of its node's version, a node does
+            not answer, or verification finds more than before.
         """
+        wrong = []
+        for name, answer in self.versions_of(list(record.nodes), record.target).items():
+            if isinstance(answer, str):
+                wrong.append(f"{name}: {answer}")
+            elif isinstance(older := answer.get("older_daemons"), list) and older:
+                wrong.append(
+                    f"{name}: these daemons were started before the node was switched:"
+                    f" {' '.join(map(str, older))}. Restart each of them there, with"
+                    f" 'daemon-util restart {older[0]}'"
+                )
+        if wrong:
+            raise errors.OpExecError("\n".join(["", *wrong]))
         found = self._found(record.target)
         quiet.require_nothing_new(found, record.verified, (), self._say)
 

@@ -113,6 +113,11 @@ class Clusters:
             case ["gnt-node", "add", *_]:
                 if state["drained"]:
                     raise errors.OpExecError("the queue is drained")
+                # Otherwise two master daemons would use it.
+                kept = self.record()
+                assert kept is not None
+                down = {*self.state("other")["down"], *kept.added}
+                assert {self.master.name, words[-1]} <= down
                 self.add_node(words[-1])
             case _:
                 pass
@@ -235,6 +240,17 @@ def test_the_next_run_completes_the_merge(clusters: Clusters, every: int) -> Non
     for kill_at in range(number, 0, -every):
         reset(clusters, before)
         assert clusters.is_killed(kill_at), kill_at
+        completes(clusters)
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
+def test_the_machines_of_the_other_cluster_start_again(clusters: Clusters, every: int) -> None:
+    """Their daemons serve the former cluster then, and are stopped before nodes are added."""
+    before = clusters.config_file.read_text()
+    for kill_at in range(points(clusters, before), 0, -every):
+        reset(clusters, before)
+        assert clusters.is_killed(kill_at), kill_at
+        clusters.write("other", {**clusters.state("other"), "down": []})
         completes(clusters)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def parse_trip(text: str, path: str) -> Trip:
 
 @pytest.fixture
 def file(tmp_path: Path) -> record.RecordFile[Trip]:
-    return record.RecordFile(str(tmp_path / "trip.json"), parse_trip)
+    return record.RecordFile(str(tmp_path / "trip.json"), parse_trip, "Walk home")
 
 
 def test_what_was_written_is_read(file: record.RecordFile[Trip]) -> None:
@@ -49,3 +50,29 @@ def test_a_damaged_file_is_named(file: record.RecordFile[Trip], text: str) -> No
 def test_a_later_release_may_have_more_fields(file: record.RecordFile[Trip]) -> None:
     Path(file.path).write_text('{"format": 1, "number": 7, "weather": "rain"}')
     assert file.read() == Trip(7)
+
+
+@pytest.mark.parametrize("text", ["", '{"format": 1, "num', "\0" * 40])
+def test_a_torn_record_says_what_to_do(file: record.RecordFile[Trip], text: str) -> None:
+    file.write(Trip(7, ("stop",)))
+    path = Path(file.path)
+    path.write_text(text)
+    with pytest.raises(errors.ConfigurationError) as caught:
+        file.read()
+    command = f"cp {path}.copy {path}"
+    assert f"Its copy is whole: '{command}', and repeat the command" in str(caught.value)
+    subprocess.run(command.split(), check=True)
+    assert file.read() == Trip(7, ("stop",))
+    for one in (path, Path(file.copy)):
+        one.write_text(text)
+    with pytest.raises(errors.ConfigurationError, match=r"trip.json.*no whole copy.*Walk home"):
+        file.read()
+
+
+def test_nothing_is_left_of_a_record_which_is_removed(
+    file: record.RecordFile[Trip], tmp_path: Path
+) -> None:
+    file.write(Trip(7))
+    file.remove()
+    file.remove()
+    assert list(tmp_path.iterdir()) == []

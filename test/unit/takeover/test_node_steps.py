@@ -33,6 +33,8 @@ class Programs:
         self.stdin: list[str] = []
         self.outputs: dict[str, str] = {}
         self.fails: set[str] = set()
+        # What the start of the daemons does.
+        self.starts: Callable[[], object] = lambda: None
 
     def __call__(self, argv: list[str], **options: Any) -> process.Completed:
         words = tuple(argv)
@@ -40,6 +42,8 @@ class Programs:
         self.stdin.append(options.get("stdin") or "")
         line = " ".join(words)
         failed = any(part in line for part in self.fails)
+        if words[-1] in ("start-all", "ganeti.service") and words[-2] != "stop":
+            self.starts()
         output = next((text for part, text in self.outputs.items() if part in line), "")
         if failed and options.get("check", True):
             raise errors.CommandError(words, 100, "E: broken")
@@ -193,7 +197,7 @@ def test_the_way_back_leaves_no_unit_of_ours_enabled(root: Path) -> None:
         "systemctl show --property=LoadState ganeti.target",
         "systemctl disable ganeti.target", "systemctl mask --runtime ganeti.target",
     ]  # fmt: skip
-    with_daemon(root, "ganeti-noded", ["/usr/bin/python3", "/usr/sbin/ganeti-noded"])
+    programs.starts = lambda: with_daemon(root, "ganeti-noded", ["/usr/sbin/ganeti-noded"])
     make(root, programs).start(BACK)
     assert programs.lines("systemctl")[-1] == "systemctl restart ganeti.service"
 
@@ -228,7 +232,7 @@ def test_the_way_back_to_3_0_needs_guests_which_it_finds(root: Path) -> None:
 
 def with_daemon(root: Path, name: str, words: list[str], pid: int = 4711) -> None:
     (root / f"var/run/ganeti/{name}.pid").write_text(f"{pid}\n")
-    (root / f"proc/{pid}").mkdir(parents=True)
+    (root / f"proc/{pid}").mkdir(parents=True, exist_ok=True)
     (root / f"proc/{pid}/cmdline").write_bytes(b"\0".join(map(str.encode, words)) + b"\0")
 
 
@@ -271,11 +275,44 @@ def test_stop_ends_what_the_program_of_the_original_leaves(
 
 def test_start_needs_the_node_daemon(root: Path) -> None:
     programs = Programs()
-    with_daemon(root, "ganeti-noded", ["/usr/bin/python3", "/usr/sbin/ganeti-noded"])
+    programs.starts = lambda: with_daemon(root, "ganeti-noded", ["/usr/sbin/ganeti-noded"])
     assert make(root, programs).start(RUN) == {"failed": ""}
+    (root / "proc/4711/cmdline").unlink()
     programs.fails.add("start-all")
     programs.outputs["start-all"] = "ganeti-luxid: not the master"
     assert make(root, programs).start(BACK) == {"failed": "ganeti-luxid: not the master"}
+
+
+@pytest.mark.parametrize("direction", [RUN, BACK])
+def test_start_replaces_daemons_which_their_machine_has_started(root: Path, direction: str) -> None:
+    """It may have started again since "stop", as the other package."""
+    programs, ended = Programs(), []
+    with_daemon(root, "ganeti-noded", ["/usr/sbin/ganeti-noded"], 4710)
+
+    def kill(pid: int, _number: int) -> None:
+        ended.append(pid)
+        (root / f"proc/{pid}/cmdline").unlink()
+
+    programs.starts = lambda: with_daemon(root, "ganeti-noded", ["/usr/sbin/ganeti-noded"])
+    make(root, programs, kill=kill, alive=no_daemons).start(direction)
+    assert ended == [4710]
+
+
+def test_compare_names_daemons_which_are_older_than_the_packages(root: Path) -> None:
+    one = make(root, Programs())
+    one.archive(7, RUN)
+    with_daemon(root, "ganeti-confd", ["/usr/sbin/ganeti-confd"], 4710)
+    assert one.compare(7, RUN)["changed"] == []
+    pid_file = root / "var/run/ganeti/ganeti-confd.pid"
+    make(root, Programs(), kill=lambda pid, _number: (root / f"proc/{pid}/cmdline").unlink(),
+         alive=no_daemons).install("", ORIGINAL, RUN)  # fmt: skip
+    with_daemon(root, "ganeti-confd", ["/usr/sbin/ganeti-confd"], 4710)
+    os.utime(pid_file, (1, 1))
+    (changed,) = one.compare(7, RUN)["changed"]
+    assert changed == (
+        "ganeti-confd runs since before the packages were replaced; restart it with 'daemon-util"
+        " restart ganeti-confd'"
+    )
 
 
 # -- files -----------------------------------------------------------------------------------------

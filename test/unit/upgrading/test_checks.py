@@ -137,15 +137,45 @@ def test_the_work_on_nodes() -> None:
     made.switch(record)
     made.start(record)
     old, new = "/lib/0.9/daemon-util", "/lib/0.10/daemon-util"
-    common = [f"{new} use-version 0.10", f"{new} start-all"]
+    common = [f"{new} use-version 0.10", f"{new} stop-all", f"{new} start-all"]
     assert nodes["other"].commands == [f"{old} stop ganeti-failoverd", f"{old} stop-all", *common]
     assert nodes["master"].commands == [
         f"{old} stop ganeti-failoverd", f"{old} stop-master", f"{old} stop-all", *common,
     ]  # fmt: skip
+    # The daemons which machines have started since then may be of either version.
+    record.step = "switch"
+    made.stop(record)
+    assert nodes["master"].commands[-6:] == [
+        f"{program} {words}"
+        for program in (old, new)
+        for words in ("stop ganeti-failoverd", "stop-master", "stop-all")
+    ]
+    made.start(record)
     nodes["other"].answer = None
     with pytest.raises(errors.OpExecError, match="other: sh: not found"):
         made.switch(record)
     assert nodes["master"].commands[-1] == common[-1], "the master is switched last"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            '["ganeti-confd","ganeti-rapi"]',
+            "before the node was switched: ganeti-confd ganeti-rapi",
+        ),
+        (None, "other: sh: not found"),
+    ],
+)
+def test_verification_asks_each_node_for_older_daemons(answer: str | None, said: str) -> None:
+    """Success must not be said of a cluster whose daemons have another version."""
+    text = '{"active":"0.10","installed":{},"older_daemons":%s}'
+    made, nodes = cluster(master=text % "[]", other=None if answer is None else text % answer)
+    record = Record(1, "0.9", "0.10", "master", {"master": "1", "other": "2"})
+    with pytest.raises(errors.OpExecError, match=said) as caught:
+        made.verify(record)
+    assert "master:" not in str(caught.value)
+    assert nodes["other"].commands == ["/lib/0.10/daemon-util versions"]
 
 
 def test_the_archive(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ class FakeCluster:
         self.drained = False
         self.backups = 0
 
+    def boot(self) -> None:
+        """All machines start again, and their daemons with them, as the version of the link."""
+        self.running = self.link
+
     def inspect(self, record: Record) -> None:
         assert self.running == record.origin and not self.drained
 
@@ -72,7 +76,10 @@ class FakeCluster:
 def drive(
     cluster: FakeCluster, file: RecordFile[Record], own: str, limit: int | None = None
 ) -> tuple[bool, list[str]]:
-    """Run the command, as both versions; the process dies before its ``limit``-th write."""
+    """Run the command, as both versions; the process dies before its ``limit``-th write.
+
+    Only the first of them has been interrupted before.
+    """
     said: list[str] = []
     written = [0]
     wanted: list[str] = []
@@ -87,8 +94,9 @@ def drive(
         record = file.read()
         assert record is not None
         if steps.Upgrade(
-            record, cluster, save=save, hand_over=wanted.append, own=own, say=said.append
-        ).execute():
+            record, cluster, save=save, hand_over=wanted.append, own=own, say=said.append,
+            interrupted=not wanted,
+        ).execute():  # fmt: skip
             return True, said
         own = wanted[-1]
     raise AssertionError(f"versions hand over to each other: {wanted}")
@@ -112,9 +120,13 @@ def test_complete(tmp_path: Path, origin: str, target: str) -> None:
     assert f"Switching all nodes to version {target}" in "\n".join(said)
 
 
+@pytest.mark.parametrize("boots", [False, True])
 @pytest.mark.parametrize(("origin", "target"), [("0.9", "0.10"), ("0.10", "0.9")])
-def test_every_interruption(tmp_path: Path, origin: str, target: str) -> None:
-    """Whichever write is the last: --resume ends in the new state, the way back in the old one."""
+def test_every_interruption(tmp_path: Path, origin: str, target: str, boots: bool) -> None:
+    """Whichever write is the last: --resume ends in the new state, the way back in the old one.
+
+    :param boots: the machines start again before somebody goes on.
+    """
     for limit in range(100):
         cluster = FakeCluster()
         file = begin(tmp_path, origin, target, cluster)
@@ -124,6 +136,8 @@ def test_every_interruption(tmp_path: Path, origin: str, target: str) -> None:
                 break
         except Killed:
             pass
+        if boots:
+            cluster.boot()
         there, back = copy.copy(cluster), copy.copy(cluster)
         record = file.read()
         assert record is not None

@@ -18,6 +18,8 @@ _INTERRUPTED = """\
 Interrupted at the step '{step}'. The upgrade is not complete, and the daemons may be stopped. Go on
 with 'gnt-cluster upgrade --resume', or go back with '--to={origin}'. The record of the upgrade is
 in {path}."""
+# Set for the program of the other version: it goes on at once, so that no machine can have started.
+_CONTINUES = "GANETI_UPGRADE_CONTINUES"
 _AGAIN = """\
 Mend that and repeat the command with --resume, or go back with --to={origin}. The record of the
 upgrade is in {path}."""
@@ -285,15 +287,23 @@ def _switch_others(work: ClusterWork, nodes: dict[str, str], target: Version) ->
 
 
 def _execute(file: RecordFile[Record], record: Record) -> int:
+    import os
+
     from ganeti.runbook.steps import StepFailed
     from ganeti.upgrading import steps
 
     def hand_over(series: str) -> None:
+        os.environ[_CONTINUES] = str(record.number)
         _continue_as(series)
 
     try:
         complete = steps.Upgrade(
-            record, _work(record.nodes), save=file.write, hand_over=hand_over, say=terminal.out
+            record,
+            _work(record.nodes),
+            save=file.write,
+            hand_over=hand_over,
+            say=terminal.out,
+            interrupted=os.environ.pop(_CONTINUES, "") != str(record.number),
         ).execute()
     except StepFailed as err:
         terminal.err(f"Failure: {err}")
