@@ -264,8 +264,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "helpers": (
         (
-            "import_export_status", "kvm_console", "kvm_incoming", "metad_forward", "tls_pipe",
-            "xen_console", "xen_transfer",
+            "import_export_status", "kvm_console", "kvm_incoming", "limited", "metad_forward",
+            "tls_pipe", "xen_console", "xen_transfer",
         ),
         ("import_export",),
     ),

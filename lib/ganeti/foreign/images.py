@@ -1,6 +1,8 @@
 """Disk images of other programs: looking at them, and converting them with **qemu-img**.
 
-The images come from somewhere else, so they are not trusted. The format is never guessed from the
+The images come from somewhere else, so they are not trusted. **qemu-img** opens no other file than
+the image and what it writes, and has limits of memory, time and output
+(:mod:`ganeti.helpers.limited`). The format is never guessed from the
 content when the description says it: a raw disk whose guest has written the header of a qcow2
 image could otherwise name any file of this machine. An image which is based on another file is
 refused for the same reason.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import sys
 import urllib.parse
 import zlib
 from collections.abc import Callable, Sequence
@@ -45,6 +48,11 @@ _PACKED = (
     ("written by partclone", 0, b"partclone-image"),
 )
 _INFO_S, _MEASURE_S, _CONVERT_S = 60.0, 600.0, 24 * 3600.0
+
+# Bytes of memory, and seconds of a processor; a conversion gets more for a large disk.
+_MEMORY = 2 << 30
+_CPU_S, _MEASURE_CPU_S, _CONVERT_CPU_S = 30, 300, 600
+_CONVERTED_MIB_PER_S = 4
 
 Runner = Callable[..., process.Completed]
 
@@ -104,6 +112,32 @@ def _reason(err: errors.CommandError) -> str:
     return str(err)
 
 
+def _limited(
+    argv: list[str],
+    run: Runner,
+    timeout_s: float,
+    cpu_s: int,
+    source: str,
+    target: str = "",
+    most: int = 0,
+) -> str:
+    """Run qemu-img with limits, and without other files than these; return its output.
+
+    :param most: bytes of the largest file which it may write.
+    :raises CommandError: it failed, or reached a limit.
+    """
+    limits = ["--read", source, *(["--write", target] if target else [])]
+    limits += ["--memory", str(_MEMORY), "--cpu", str(cpu_s), "--file-size", str(most)]
+    command = [sys.executable, "-m", "ganeti.helpers.limited", *limits, "--", *argv]
+    env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        return run(command, timeout_s=timeout_s, env=env).stdout
+    except errors.CommandTimeout as err:
+        raise errors.CommandTimeout(argv, timeout_s, err.output) from err
+    except errors.CommandError as err:
+        raise errors.CommandError(argv, err.exit_code, err.output) from err
+
+
 def inspect(path: str, format_: str, run: Runner = process.run, *, shown: str = "") -> ImageInfo:
     """Look at an image.
 
@@ -113,7 +147,7 @@ def inspect(path: str, format_: str, run: Runner = process.run, *, shown: str = 
     """
     name = shown or path
     try:
-        found = parse_info(run(info_argv(path, format_), timeout_s=_INFO_S).stdout)
+        found = parse_info(_limited(info_argv(path, format_), run, _INFO_S, _CPU_S, path))
     except errors.CommandError as err:
         raise errors.OpPrereqError(
             f"image {name} cannot be read: {_reason(err)}", errors.ECODE_ENVIRON
@@ -168,16 +202,27 @@ def require_raw_dump(path: str, size_mib: int, os_name: str) -> None:
 
 
 def convert(
-    source: str, source_format: str, target: str, target_format: str, run: Runner = process.run
+    source: str,
+    source_format: str,
+    target: str,
+    target_format: str,
+    size: int,
+    run: Runner = process.run,
 ) -> None:
     """Write an image in another format, without its holes.
 
+    :param size: bytes of its disk.
     :raises OpPrereqError: it needs more than the free space.
     :raises OpExecError: qemu-img failed; no target is left.
     """
     require_space(source, source_format, os.path.dirname(target), run)
+    size_mib = whole_mib(size)
+    cpu_s = _CONVERT_CPU_S + size_mib // _CONVERTED_MIB_PER_S
+    argv = convert_argv(source, source_format, target, target_format)
+    # It may write files which exist, and make no other one.
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     try:
-        run(convert_argv(source, source_format, target, target_format), timeout_s=_CONVERT_S)
+        _limited(argv, run, _CONVERT_S, cpu_s, source, target, most_bytes(size_mib))
     except errors.CommandError as err:
         if os.path.exists(target):
             os.unlink(target)
@@ -262,7 +307,9 @@ def require_space(source: str, format_: str, directory: str, run: Runner = proce
     :raises OpPrereqError: they do.
     """
     try:
-        needed = parse_measure(run(measure_argv(source, format_), timeout_s=_MEASURE_S).stdout)
+        needed = parse_measure(
+            _limited(measure_argv(source, format_), run, _MEASURE_S, _MEASURE_CPU_S, source)
+        )
     except (errors.CommandError, errors.ParseError):
         # Not every format can be measured. The whole disk is the most that it can need.
         needed = inspect(source, format_, run).size
@@ -337,7 +384,7 @@ def to_raw(
             info = inspect(source, disk.format, run)
             require_as_described(source, info, disk.size_mib)
             name = f"disk{number}.raw"
-            convert(source, info.format, os.path.join(target, name), "raw", run)
+            convert(source, info.format, os.path.join(target, name), "raw", info.size, run)
         finally:
             if copy:
                 os.unlink(copy)

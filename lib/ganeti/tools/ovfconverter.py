@@ -319,7 +319,7 @@ def _image(source: str, work: str, number: int, options: argparse.Namespace) -> 
     info = images.inspect(source, "raw", run)
     file = f"disk{number}.{options.format}"
     path = os.path.join(work, file)
-    images.convert(source, "raw", path, images.WRITABLE[options.format], run)
+    images.convert(source, "raw", path, images.WRITABLE[options.format], info.size, run)
     if options.compress:
         with open(path, "rb") as stream, gzip.open(f"{path}.gz", "wb") as packed:
             shutil.copyfileobj(stream, packed, 1 << 20)
