@@ -272,7 +272,7 @@ class Settled:
                 text = _command_line(pid)
                 if not text or "ganeti-watcher" in text:
                     continue
-                if pid not in expected and _parent(pid) not in expected:
+                if not expected & {pid, *_ancestors(pid)}:
                     found.append(f"{node}: process {pid}: {text[:120]}")
                 elif pid in expected:
                     found += self._too_much(node, pid, text)
@@ -343,6 +343,17 @@ def _command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
     except OSError:
         return ""
+
+
+def _ancestors(pid: int) -> list[int]:
+    """Return the parent of a process, its parent, and so on.
+
+    A process that waits for a job is a child of the fork server, which the master daemon started.
+    """
+    found: list[int] = []
+    while (parent := _parent(found[-1] if found else pid)) is not None and parent > 1:
+        found.append(parent)
+    return found
 
 
 def _parent(pid: int) -> int | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from devel.chaos import faults, lab
+from devel.chaos import faults, lab, settle
 from ganeti.configfile import files
 
 SHIM = Path(lab.TOP, "devel/chaos/shim.py")
@@ -167,3 +168,16 @@ def test_the_settings_of_a_node(tmp_path: Path) -> None:
     assert found.setting("lack", NODE) == ""
     found.set("lack", NODE, "run")
     assert found.setting("lack", NODE) == "run"
+
+
+def test_the_ancestors_of_a_process() -> None:
+    """A process which waits for a job belongs to the master daemon, as its fork server does."""
+    program = "import os, subprocess, sys; print(os.getpid(), flush=True); sys.stdin.read()"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}])"
+    with subprocess.Popen(
+        [sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        grandchild = int(child.stdout.readline())
+        assert settle._ancestors(grandchild)[:2] == [child.pid, os.getpid()]
+        child.stdin.close()
