@@ -164,10 +164,14 @@ class Cluster:
             start_new_session=True,
         )
 
-    def cut(self, *groups: Sequence[str]) -> None:
-        """Let nodes of different groups not reach each other; no groups heal the network."""
+    def cut(self, *groups: Sequence[str], one_way: bool = False) -> None:
+        """Let nodes of different groups not reach each other; no groups heal the network.
+
+        :param one_way: only the requests of earlier groups to later ones do not arrive.
+        """
+        sign = ">" if one_way else ""
         pairs = [
-            f"{one} {other}\n"
+            f"{one} {sign} {other}\n"
             for index, group in enumerate(groups)
             for rest in groups[index + 1 :]
             for one in group

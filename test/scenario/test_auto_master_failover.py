@@ -71,6 +71,9 @@ class AutoLab:
     def log(self, node: str) -> str:
         return self.cluster.path(node, "var/log/ganeti/failover-daemon.log").read_text()
 
+    def master_log(self, node: str) -> str:
+        return self.cluster.path(node, "var/log/ganeti/master-daemon.log").read_text()
+
     def wait_watching(self) -> None:
         """Wait until all candidates have seen the master serve."""
 
@@ -194,11 +197,30 @@ def test_a_cut_off_master_acknowledges_nothing(five: AutoLab) -> None:
     new, _ = five.first_job(rest, begun)
     assert lab.change(new)
     assert not lab.change(old)
-    # The candidate on the other side sees the old master, and asks for nothing.
-    assert five.report(alone).get("state") == "serving"
-    assert "acted" not in five.report(alone) or "role" not in five.report(alone)["acted"]
+    # The master knows that it has no majority, and ends. The candidate beside it has none either.
+    wait_until(lambda: not lab.master_runs(old), "the master without a majority has ended")
+    assert "has not been able to commit" in five.master_log(old)
     lab.cluster.cut()
     wait_until(lambda: not lab.master_runs(old), "the old master daemon has ended")
+    lab.settled(new)
+    five.wait_watching()
+
+
+@pytest.mark.long
+def test_a_master_whose_requests_are_cut_off(five: AutoLab) -> None:
+    """It answers everybody and can commit nothing: the role moves, and it ends."""
+    lab = five.lab
+    five.wait_watching()
+    old = five.master()
+    others = [node for node in lab.nodes if node != old]
+    assert lab.change(old)
+    lab.cluster.cut([old], others, one_way=True)
+    new, _ = five.first_job(others, time.monotonic())
+    assert "cannot commit changes" in "".join(five.log(node) for node in others)
+    wait_until(lambda: not lab.master_runs(old), "the old master daemon has ended")
+    assert lab.change(new)
+    assert lab.masters() == [new]
+    lab.cluster.cut()
     lab.settled(new)
     five.wait_watching()
 

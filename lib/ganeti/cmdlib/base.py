@@ -242,11 +242,14 @@ class MasterContext(JobContext):
     :ivar queue: the job queue, for the daemon itself; set after construction.
     :ivar live_seen: called after a query asked nodes about guests, with the view which holds the
         live data, and with the instances to which they belong.
+    :ivar commit_age: returns the seconds since a majority confirmed last that this master can
+        commit; None where the role does not move by itself.
     """
 
     locks: LockManager
     queue: Any = None
     live_seen: Callable[[View, Sequence[Instance]], None] | None = None
+    commit_age: Callable[[], float | None] = lambda: None
 
 
 def why(failure: Exception | None) -> str:

@@ -179,6 +179,10 @@ class Config(Questions):
         """Call a function for every commit; see :attr:`ConfigStore.on_commit`."""
         self._store.on_commit = function
 
+    def call_when_judged(self, function: Callable[[str | None], None]) -> None:
+        """Call a function after every commit; see :attr:`ConfigStore.on_judged`."""
+        self._store.on_judged = function
+
     def use_distribution(self, distribute: Distribute) -> None:
         """Set the function which sends changes to other nodes."""
         self._store.copies.use_distribution(distribute)

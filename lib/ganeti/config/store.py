@@ -125,6 +125,8 @@ class ConfigStore:
         #: Called for every commit with the states before and after and the set of (kind, UUID) of
         #: the changed objects. It must be quick.
         self.on_commit: OnCommit | None = None
+        #: Called when a commit has ended: with None if a majority has it, or with the reason.
+        self.on_judged: Callable[[str | None], None] = lambda _error: None
 
     def snapshot(self) -> ConfigData:
         """Return the present state, an object which never changes and is on the local disk."""
@@ -259,6 +261,7 @@ class ConfigStore:
             _COMMITS.observe(time.monotonic() - begun)
             if error is not None:
                 _FAILED_COMMITS.add()
+            self.on_judged(error)
             for ticket in tickets:
                 ticket.error = error
                 ticket.done = True

@@ -8,8 +8,10 @@ MIN_S = 3
 MAX_S = 86400
 
 # What a node knows about its own master daemon, and a candidate about that of the master.
-#: The daemon answers.
+#: The daemon answers, and could commit changes within the time of the parameter.
 SERVING = "serving"
+#: It answers, and no majority has confirmed for longer than that that it can commit changes.
+STALLED = "stalled"
 #: It was stopped on purpose: by a command or by the init system.
 STOPPED = "stopped"
 #: It does not run, and nobody stopped it.
@@ -21,4 +23,4 @@ UNREACHABLE = "unreachable"
 #: The node daemon of the master answers with an error, so that nothing is known.
 UNCLEAR = "unclear"
 
-STATES = frozenset((SERVING, STOPPED, DEAD, MUTE, UNREACHABLE, UNCLEAR))
+STATES = frozenset((SERVING, STALLED, STOPPED, DEAD, MUTE, UNREACHABLE, UNCLEAR))

@@ -40,6 +40,7 @@ class Fence:
 
     :param end: called when it is not; in the daemon it does not return.
     :ivar before_end: called before that; it ends the processes of jobs.
+    :ivar on_write: called after each write with its kind, and with None or why it failed.
     """
 
     def __init__(self, epoch: master_epoch.Epoch, end: Callable[[], None] = end_process) -> None:
@@ -47,6 +48,16 @@ class Fence:
         self._end = end
         self._stop = threading.Event()
         self.before_end: Callable[[], None] = lambda: None
+        self.on_write: Callable[[str, str | None], None] = lambda _kind, _failure: None
+
+    def give_up(self, why: str) -> None:
+        """End, because this master cannot do its work; another node may be able to.
+
+        :param why: a sentence for the log, without its full stop.
+        """
+        logging.critical("%s. This master daemon ends at once.", why)
+        self.before_end()
+        self._end()
 
     def newer(self, node: str, known: str) -> None:
         """End, because a node obeys a higher epoch.
@@ -100,8 +111,13 @@ class Fence:
         try:
             with self.writing(master_epoch.CONFIG):
                 yield
+        except OSError as err:
+            why = f"{err.filename or 'the configuration'}: {err.strerror or err}"
+            self.on_write(master_epoch.CONFIG, why)
+            raise
         except (errors.LockError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
             raise OSError(str(err)) from err
+        self.on_write(master_epoch.CONFIG, None)
 
     def adopt_config(self) -> None:
         """Record that the present configuration belongs to this epoch.
@@ -194,4 +210,13 @@ class FencedQueueStore(QueueStore):
         :raises errors.JobQueueError: nothing was changed.
         """
         with self._fenced():
-            super().commit(files, archive)
+            try:
+                super().commit(files, archive)
+            except errors.JobQueueError as err:
+                self._note_write(str(err))
+                raise
+        self._note_write(None)
+
+    def _note_write(self, failure: str | None) -> None:
+        if self._fence is not None:
+            self._fence.on_write(master_epoch.QUEUE, failure)

@@ -144,7 +144,9 @@ def _lacks_data() -> bool:
     from ganeti.bootstrap import failover
 
     try:
-        return failover.survey().lacks_data
+        found = failover.survey()
+        # A master which was cut off must not take the role back from the one which replaced it.
+        return found.lacks_data and found.old.name.lower() == found.me.lower()
     except (errors.OpPrereqError, errors.ConfigurationError) as err:
         # The reason why the daemon was not started says more.
         _log.info("the votes were not asked for: %s", err)

@@ -43,13 +43,14 @@ class View(NamedTuple):
     :ivar rank: how many candidates come before this one.
     :ivar state: the state of the master daemon, a word of :mod:`ganeti.constants.failover`.
     :ivar detail: why nothing is known, for states without an answer.
-    :ivar seen_at: when it served last, or when this candidate began to watch it.
+    :ivar seen_at: when it could commit a change last, or when this candidate began to watch it.
     :ivar ever_seen: whether it has served since then.
     :ivar tries: how often this candidate has asked in vain since then.
     :ivar tried_at: when it asked last.
     :ivar moves: when the role moved to another node, as far as this daemon has noticed.
     :ivar answered_at: when the node of the master answered last, with or without a master
         daemon; None if it has not answered since then.
+    :ivar stalled: the last thing it said was that it cannot commit changes.
     """
 
     limit_s: int
@@ -62,6 +63,7 @@ class View(NamedTuple):
     tried_at: float = 0.0
     moves: tuple[float, ...] = ()
     answered_at: float | None = None
+    stalled: bool = False
 
 
 class Decision(NamedTuple):
@@ -81,8 +83,12 @@ def end_of_patience(view: View) -> float:
     """Return until when a master may not serve before the first candidate asks.
 
     The short time begins with the last answer of the node. Otherwise one answer which does not come
-    in time would move the role while the node starts a dead master daemon again.
+    in time would move the role while the node starts a dead master daemon again. A master which has
+    said itself that it cannot commit changes gets no more than the short time, even when its daemon
+    ends then: to start it again does not mend its disk or its network.
     """
+    if view.stalled:
+        return view.seen_at + view.limit_s
     patient = view.seen_at + max(PATIENT_S, float(PATIENT_FACTOR * view.limit_s))
     if view.state != const.UNREACHABLE or not view.ever_seen:
         return patient
@@ -118,6 +124,7 @@ def decide(view: View, now: float) -> Decision:
 
 
 _WORDS = {
+    const.STALLED: "the master answers and cannot commit changes",
     const.DEAD: "the master daemon has ended unexpectedly",
     const.MUTE: "the master daemon runs and does not answer",
     const.UNREACHABLE: "the node of the master does not answer",
@@ -225,7 +232,7 @@ def decide_restart(own: OwnMaster, now: float) -> Decision:
 
 
 _OWN_WORDS = {
-    const.SERVING: "this node is the master and serves",
+    const.SERVING: "this node is the master and its daemon runs",
     const.STOPPED: "this node is the master; its daemon was stopped on purpose",
     const.MUTE: "this node is the master; its daemon does not answer",
     const.DEAD: "this node is the master; its daemon has ended",

@@ -92,10 +92,14 @@ def read_facts() -> Facts:
 
 
 class Seen(NamedTuple):
-    """The state of a master daemon: a word of :mod:`ganeti.constants.failover`, and the reason."""
+    """The state of a master daemon: a word of :mod:`ganeti.constants.failover`, and the reason.
+
+    :ivar age_s: seconds since a majority confirmed that it can commit changes; 0 if not known.
+    """
 
     state: str
     detail: str = ""
+    age_s: float = 0.0
 
 
 class MasterPoll:
@@ -214,9 +218,11 @@ class MasterPoll:
         )
         if seen.state == const.SERVING:
             self._epoch = max(self._epoch, master_epoch.read().epoch)
-            view = view._replace(seen_at=begun, ever_seen=True, tries=0)
+            view = view._replace(seen_at=begun - seen.age_s, ever_seen=True, tries=0, stalled=False)
+        elif seen.state == const.STALLED:
+            view = view._replace(seen_at=begun - seen.age_s, stalled=True)
         elif seen.state == const.STOPPED:
-            view = view._replace(seen_at=begun)
+            view = view._replace(seen_at=begun, stalled=False)
         if seen.state != const.UNREACHABLE:
             view = view._replace(answered_at=begun)
         self._view = view
@@ -263,7 +269,13 @@ class MasterPoll:
         if failure is not None:
             return Seen(const.UNCLEAR, str(failure))
         status: MasterStatus = result.data
-        return Seen(status.daemon if status.daemon in const.STATES else const.UNCLEAR)
+        state = status.daemon if status.daemon in const.STATES else const.UNCLEAR
+        if state != const.SERVING or status.seen_s is None:
+            return Seen(state)
+        # To be well means to commit changes, and not only to answer.
+        if status.seen_s <= facts.limit_s:
+            return Seen(state, age_s=status.seen_s)
+        return Seen(const.STALLED, f"for {status.seen_s:.0f} s", status.seen_s)
 
     def _consult(
         self, facts: Facts, decision: decisions.Decision, now: float

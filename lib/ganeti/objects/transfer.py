@@ -179,7 +179,8 @@ class MasterStatus:
     :ivar watched: the node which that daemon watches; empty for none. The members below are its
         report.
     :ivar state: the state in which it saw the master daemon of that node last.
-    :ivar seen_s: seconds since that one served; None if it never did.
+    :ivar seen_s: seconds since that one served; None if it never did. In the answer of a node whose
+        own master daemon serves: seconds since a majority confirmed that it can commit changes.
     :ivar text: what it does, and why.
     :ivar acted: what it did last, and when; empty for nothing.
     :ivar paused_until: end of the watcher's pause in seconds since 1970, or None.

@@ -44,6 +44,7 @@ from ganeti.locking import LockManager
 from ganeti.master import queries, startup
 from ganeti.master.audit import Archive, JobLog
 from ganeti.master.audit_copies import AuditCopies
+from ganeti.master.commit_probe import CommitProbe
 from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.master.history_copies import HistoryCopies
@@ -144,6 +145,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     gc.collect()
     gc.freeze()
     fence.watch()
+    _start_probe(context, fence, witness, override=won.override)
     node_poll = NodePoll(config, runner, queue)
     node_poll.start()
     witness.start()
@@ -206,6 +208,24 @@ def _open_config(here: paths.Paths, role: _Role) -> tuple[Config, RpcRunner]:
     runner.use_epoch(role.won.epoch, lambda node, known: fence.newer(f"node {node}", known))
     config.use_distribution(ConfigDistributor(runner))
     return config, runner
+
+
+def _start_probe(
+    context: MasterContext, fence: Fence, witness: MasterWitness, *, override: bool
+) -> None:
+    """Start what knows whether this master can commit, and let it know of all commits."""
+    probe = CommitProbe(
+        context.config,
+        context.rpc,
+        fence,
+        witness,
+        paused=lambda: queries.watcher_pause() is not None,
+        override=override,
+    )
+    fence.on_write = probe.note_write
+    context.config.call_when_judged(probe.note_commit)
+    context.commit_age = probe.age_s
+    probe.start()
 
 
 def _make_queue(

@@ -50,7 +50,7 @@ def test_a_daemon_which_does_not_answer_is_mute(
     running = PidFile(here.pid_file("ganeti-masterd"))
     running.acquire()
     try:
-        assert master_status.daemon_state() == const.MUTE
+        assert master_status.master_daemon() == (const.MUTE, None)
     finally:
         running.release()
 
@@ -82,3 +82,38 @@ def test_a_damaged_report_and_pause_are_none(here: paths.Paths) -> None:
     Path(here.watcher_pausefile).write_text("tomorrow\n")
     assert failover_report.read().seen_at is None
     assert master_status.status().paused_until is None
+
+
+def test_the_time_since_a_majority_confirmed_that_it_can_commit(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the master's own answer, not the report of the failover daemon."""
+    answers: list[object] = [2.5, None, "text"]
+    asked = []
+
+    class Answering:
+        def __init__(self, *_args: object, **_options: object) -> None:
+            pass
+
+        def __enter__(self) -> Answering:
+            return self
+
+        def __exit__(self, *_args: object) -> None:
+            pass
+
+        def call(self, method: str, args: list[str]) -> list[object]:
+            asked.append((method, args))
+            return [answers.pop(0)]
+
+    monkeypatch.setattr(master_status, "Client", Answering)
+    running = PidFile(here.pid_file("ganeti-masterd"))
+    running.acquire()
+    try:
+        found = master_status.status()
+        assert (found.daemon, found.seen_s) == (const.SERVING, 2.5)
+        # A master of another version, or one without the parameter.
+        assert master_status.status().seen_s is None
+        assert master_status.master_daemon() == (const.SERVING, None)
+    finally:
+        running.release()
+    assert set(map(str, asked)) == {"('QueryConfigValues', ['commit_age'])"}

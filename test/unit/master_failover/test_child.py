@@ -21,7 +21,9 @@ REFUSED = errors.NodeCallFailed("node1", "node_start_master_daemons", "it may no
 def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Run the task ``restart``; the name of the task which made this node the master again."""
 
-    def run(failure: errors.RpcError | None, *, lacks_data: bool | None) -> str:
+    def run(
+        failure: errors.RpcError | None, *, lacks_data: bool | None, master: str = "node1"
+    ) -> str:
         class Runner:
             def __init__(self, _client: object) -> None:
                 pass
@@ -39,7 +41,9 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         def survey() -> SimpleNamespace:
             if lacks_data is None:
                 raise errors.OpPrereqError("no candidate")
-            return SimpleNamespace(lacks_data=lacks_data)
+            return SimpleNamespace(
+                lacks_data=lacks_data, me="node1", old=SimpleNamespace(name=master)
+            )
 
         monkeypatch.setattr(failover, "survey", survey)
         monkeypatch.setattr(failover, "failover", lambda **_options: [])
@@ -55,6 +59,13 @@ def test_the_daemon_is_started(restart: Callable[..., str]) -> None:
 def test_jobs_which_only_another_node_has_are_fetched(restart: Callable[..., str]) -> None:
     """A former master has left them; the daemon refuses to start while it lacks them."""
     assert restart(REFUSED, lacks_data=True) == "this node is the master now"
+
+
+def test_a_master_which_was_replaced_meanwhile_does_not_take_the_role_back(
+    restart: Callable[..., str],
+) -> None:
+    with pytest.raises(errors.NodeCallFailed, match="it may not be the master"):
+        restart(REFUSED, lacks_data=True, master="node2")
 
 
 def test_another_failure_is_reported(restart: Callable[..., str]) -> None:

@@ -337,3 +337,59 @@ def test_the_end_of_the_daemon_ends_its_child(lab: Lab) -> None:
     lab.watch.close()
     assert lab.child is not None
     assert lab.child.killed
+
+
+def commits(lab: Lab, age_s: float, name: str = MASTER) -> None:
+    """The master answers, and a majority confirmed so long ago that it can commit."""
+    lab.answers[name] = dataclasses.replace(STATUS, seen_s=age_s)
+
+
+def test_a_master_which_answers_and_cannot_commit_is_replaced(lab: Lab) -> None:
+    commits(lab, 1.0)
+    assert lab.poll() == "the master serves"
+    commits(lab, 5.0)
+    assert lab.poll() == "the master serves"
+    assert lab.started == []
+    commits(lab, 5.5)
+    lab.answers[THIRD] = dataclasses.replace(STATUS, seen_s=5.5)
+    text = lab.poll()
+    assert lab.started == [FAILOVER]
+    assert "the master answers and cannot commit changes (for 6 s)" in text
+    assert failover_report.read().state == const.STALLED
+
+
+def test_who_sees_a_master_which_cannot_commit_is_no_objection(lab: Lab) -> None:
+    """What the others report is the time of the last commit, too."""
+    commits(lab, 4.0)
+    lab.poll()
+    assert lab.now - (failover_report.read().seen_at or 0.0) == 4.0
+
+
+def test_the_end_of_a_master_which_cannot_commit_gives_it_no_more_time(lab: Lab) -> None:
+    commits(lab, 6.0)
+    lab.facts = lab.facts._replace(candidates=(MASTER, "node1b", ME))
+    lab.facts = lab.facts._replace(addresses={**lab.facts.addresses, "node1b": "10.0.0.9"})
+    lab.answers["node1b"] = dataclasses.replace(STATUS, seen_s=6.0)
+    lab.poll()
+    assert lab.started == []
+    lab.answers[MASTER] = dataclasses.replace(STATUS, daemon=const.DEAD)
+    lab.poll(3.0)
+    assert lab.started == [FAILOVER]
+
+
+def test_a_master_which_commits_again_keeps_its_role(lab: Lab) -> None:
+    commits(lab, 6.0)
+    lab.facts = lab.facts._replace(candidates=(MASTER, THIRD, ME))
+    lab.poll()
+    commits(lab, 0.5)
+    assert lab.poll(20.0) == "the master serves"
+    lab.answers[MASTER] = dataclasses.replace(STATUS, daemon=const.DEAD)
+    lab.poll(30.0)
+    assert lab.started == []
+
+
+def test_a_master_which_does_not_know_when_it_committed_serves(lab: Lab) -> None:
+    """Its release is another one."""
+    assert STATUS.seen_s is None
+    assert lab.poll(100.0) == "the master serves"
+    assert lab.started == []

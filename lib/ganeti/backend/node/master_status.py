@@ -39,30 +39,36 @@ def status() -> MasterStatus:
         paused_until = watcher_pause()
     except errors.ParseError:
         paused_until = None
+    daemon, commit_age_s = master_daemon()
+    seen_s = commit_age_s
+    if seen_s is None and watching and report.seen_at is not None:
+        seen_s = max(0.0, time.monotonic() - report.seen_at)
     return MasterStatus(
         master=ssconf.read(ssconf_const.MASTER_NODE),
         epoch=str(master_epoch.read().epoch),
-        daemon=daemon_state(),
+        daemon=daemon,
         watching=watching,
         watched=report.watched if watching else "",
         state=report.state if watching else "",
-        seen_s=max(0.0, time.monotonic() - report.seen_at)
-        if watching and report.seen_at is not None
-        else None,
+        seen_s=seen_s,
         text=report.text if watching else "",
         acted=report.acted,
         paused_until=paused_until,
     )
 
 
-def daemon_state() -> str:
-    """Return the state of the master daemon of this node, a word of its constants."""
+def master_daemon() -> tuple[str, float | None]:
+    """Describe the master daemon of this node.
+
+    :returns: its state, a word of its constants, and the seconds since a majority confirmed last
+        that it can commit; None if it does not know that.
+    """
     here = paths.current()
     if not filelock.is_locked(here.pid_file("ganeti-masterd")):
-        return const.STOPPED if os.path.exists(here.master_stopped_file) else const.DEAD
+        return const.STOPPED if os.path.exists(here.master_stopped_file) else const.DEAD, None
     try:
         with Client(here.master_socket, connect_timeout_s=_ANSWER_S, timeout_s=_ANSWER_S) as client:
-            client.call("QueryConfigValues", ["master_node"])
+            (age,) = client.call("QueryConfigValues", ["commit_age"])
     except errors.GenericError:
-        return const.MUTE
-    return const.SERVING
+        return const.MUTE, None
+    return const.SERVING, float(age) if isinstance(age, int | float) else None

@@ -13,6 +13,7 @@ from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, terminal, value_types
 from ganeti.cli import options as opt
 from ganeti.cli.command import Command, Option, Values
+from ganeti.constants import failover as failover_c
 
 if TYPE_CHECKING:
     from ganeti.bootstrap.failover import Survey
@@ -148,7 +149,7 @@ def failover_status(values: Values, arguments: list[str]) -> int:
         terminal.out(f"The watcher is paused until {time.ctime(until)}, so the role stays there.")
     from ganeti.cli.table import Column, format_table
 
-    rows = [_status_row(one, found.master) for one in found.nodes]
+    rows = [_status_row(one, found.master, found.limit_s) for one in found.nodes]
     columns = [Column(name) for name in ("Node", "Candidate", "Daemon", "Master daemon", "Report")]
     for line in format_table(columns, rows):
         terminal.out(line)
@@ -176,15 +177,18 @@ def _witness_text(found: WitnessStatus) -> str:
     )
 
 
-def _status_row(one: NodeStatus, master: str) -> list[str]:
+def _status_row(one: NodeStatus, master: str, limit_s: int) -> list[str]:
     candidate = "yes" if one.candidate else "no"
     if one.answer is None:
         return [one.name, candidate, "-", "-", "offline" if one.offline else one.failure]
     answer = one.answer
     text = answer.text
-    if answer.watched and answer.seen_s is not None:
-        text = f"{text} (seen serving {answer.seen_s:.0f} s ago)"
     state = answer.daemon if one.name == master else answer.state or "-"
+    if one.name == master and answer.seen_s is not None:
+        text = f"{text} (a majority confirmed {answer.seen_s:.0f} s ago that it can commit)"
+        state = failover_c.STALLED if limit_s and answer.seen_s > limit_s else state
+    elif answer.watched and answer.seen_s is not None:
+        text = f"{text} (seen serving {answer.seen_s:.0f} s ago)"
     return [one.name, candidate, "watches" if answer.watching else "off", state, text]
 
 

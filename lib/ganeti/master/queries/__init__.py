@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti.master.queries.cluster import cluster_info, config_values
-from ganeti.master.queries.service import query, query_fields, query_values
+from ganeti.master.queries.service import query, query_fields, query_values, watcher_pause
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import FieldValue, MasterContext
@@ -22,6 +22,7 @@ __all__ = [
     "query",
     "query_fields",
     "query_values",
+    "watcher_pause",
 ]
 
 

@@ -111,6 +111,7 @@ def config_values(context: MasterContext, names: Sequence[str]) -> list[Any]:
         "drain_flag": lambda: context.queue.drained,
         "queue_pause": lambda: _queue_pause(context),
         "watcher_pause": service.watcher_pause,
+        "commit_age": lambda: context.commit_age(),
         "modify_ssh_setup": lambda: cluster.modify_ssh_setup,
         "ssh_key_type": lambda: cluster.ssh_key_type,
         "ssh_key_bits": lambda: cluster.ssh_key_bits,

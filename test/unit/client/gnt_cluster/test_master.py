@@ -255,6 +255,24 @@ def test_failover_status(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "node2.example.com acted: 2026-11-23" in acted
 
 
+def test_failover_status_of_a_master_which_cannot_commit(
+    gnt: Gnt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(age_s: float) -> str:
+        found = status()
+        master = dataclasses.replace(
+            _STATUS, daemon="serving", watched="node1.example.com", seen_s=age_s, text="it runs"
+        )
+        found.nodes[0] = found.nodes[0]._replace(answer=master, failure="")
+        monkeypatch.setattr(failover_status, "ask", lambda: found)
+        line: str = gnt("cluster failover-status").out.splitlines()[2]
+        return line
+
+    assert shown(5.0).split()[3] == "serving"
+    assert shown(5.4).split()[3] == "stalled"
+    assert shown(7.0).endswith("it runs (a majority confirmed 7 s ago that it can commit)")
+
+
 def test_failover_status_of_a_cluster_without_it(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failover_status, "ask", lambda: status(0))
     assert "does not move by itself" in gnt("cluster failover-status").out
