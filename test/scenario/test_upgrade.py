@@ -231,7 +231,7 @@ def test_a_torn_record_says_what_to_do(cluster: Cluster) -> None:
     record = cluster.path(MASTER, "var/lib/ganeti/intent-to-upgrade")
     record.write_bytes(record.read_bytes()[:50])
     failed = cluster.run("gnt-cluster", "upgrade", "--resume")
-    failed.failed("Its copy is whole: 'cp ", "repeat the command", exit_code=1)
+    failed.failed("Its copy is whole: 'cp ", "repeat the command", exit_code=2)
     shutil.copy(f"{record}.copy", record)
     cluster.run("gnt-cluster", "upgrade", "--resume").ok()
     require_version(cluster, NEXT)
