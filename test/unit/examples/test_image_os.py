@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -283,6 +284,39 @@ def test_other_file_systems_are_left_to_the_guest(modules: dict[str, Any], tmp_p
     said = modules["filesystem"].grow(str(path), modules["partitions"].last(str(path)))
     assert "the guest has to grow its own" in said
     assert modules["filesystem"].grow(str(path), (0, 0)) == said
+
+
+@pytest.mark.parametrize("sectors", [8192, 0xFFFFFF00])
+def test_a_partition_which_ends_after_the_disk(tmp_path: Path, sectors: int) -> None:
+    """The table of an image from elsewhere may lie; the disk keeps its size and its data."""
+    needs("mkfs.ext4", "resize2fs", "e2fsck", "qemu-img")
+    inside = disk(tmp_path / "fs", 3)
+    subprocess.run(["mkfs.ext4", "-q", "-b", "1024", inside], check=True)
+    entry = struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), 2048, sectors)
+    table = bytes(446) + entry + bytes(48) + b"\x55\xaa"
+    image = tmp_path / "image"
+    image.write_bytes(table.ljust(1 << 20, b"\0") + inside.read_bytes())
+    target = disk(tmp_path / "disk", 4)
+    done = create(target, OSP_IMAGE=str(image), OSP_GROW="filesystem")
+    assert done.returncode == 0, done.stderr
+    assert "ends behind the end of the disk" in done.stdout
+    assert target.read_bytes() == image.read_bytes()
+
+
+def test_a_table_with_huge_entries_is_not_read(modules: dict[str, Any], tmp_path: Path) -> None:
+    path = disk(tmp_path / "disk", 2)
+    with open(path, "r+b") as stream:
+        stream.seek(450)
+        stream.write(b"\xee")
+        stream.seek(510)
+        stream.write(b"\x55\xaa")
+        stream.write(
+            struct.pack(
+                "<8sIIIIQQQQ16sQIII",
+                b"EFI PART", 0x10000, 92, 0, 0, 1, 1, 34, 99, bytes(16), 2, 1024, 1 << 30, 0,
+            )
+        )  # fmt: skip
+    assert modules["partitions"].last(str(path)) == (0, 0)
 
 
 # Partitions

@@ -32,10 +32,16 @@ def grow(disk: str, partition: tuple[int, int]) -> str:
     start, length = partition
     with open(disk, "rb") as stream:
         regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        size = stream.seek(0, os.SEEK_END)
         stream.seek(start + _SUPERBLOCK)
         block = stream.read(_SUPERBLOCK)
     if length <= 2 * _SUPERBLOCK or block[_MAGIC_AT : _MAGIC_AT + 2] != b"\x53\xef":
         return "no ext file system in the last partition: the guest has to grow its own"
+    if start + length > size:
+        # Otherwise a partition table which lies would make a disk in a file larger than it is.
+        return (
+            "the last partition ends behind the end of the disk, so its file system stays as it is"
+        )
     for program in ("e2fsck", "resize2fs"):
         if shutil.which(program) is None:
             return f"{program} is not installed: the guest has to grow its file system"

@@ -19,6 +19,7 @@ _HEADER = struct.Struct("<8sIIIIQQQQ16sQIII")
 # Partitions end on a multiple of this number of sectors, as partitioning programs do it.
 _ALIGN = 2048
 _MOST_ENTRIES = 1024
+_ENTRY_SIZES = (128, 256, 512)
 
 
 def grow(path: str) -> str:
@@ -47,7 +48,11 @@ def last(path: str) -> tuple[int, int]:
         if first[450] == _PROTECTIVE:
             fields = _HEADER.unpack_from(_read(disk, 1, 1))
             at, count, entry_size = fields[10], fields[11], fields[12]
-            if fields[0] != _GPT or not 0 < count <= _MOST_ENTRIES or entry_size < 128:
+            if (
+                fields[0] != _GPT
+                or not 0 < count <= _MOST_ENTRIES
+                or entry_size not in _ENTRY_SIZES
+            ):
                 return 0, 0
             table = _read(disk, at, -(-count * entry_size // SECTOR))
             spans = [
@@ -107,7 +112,7 @@ def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
         return "no valid GUID partition table"
     if zlib.crc32(raw[:16] + bytes(4) + raw[20:header_size]) != crc:
         return "the GUID partition table is damaged and is not changed"
-    if not 0 < count <= _MOST_ENTRIES or entry_size not in (128, 256, 512):
+    if not 0 < count <= _MOST_ENTRIES or entry_size not in _ENTRY_SIZES:
         return "the GUID partition table has an unusual size and is not changed"
     table_sectors = -(-count * entry_size // SECTOR)
     table = bytearray(_read(disk, table_at, table_sectors)[: count * entry_size])
