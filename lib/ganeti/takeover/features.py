@@ -27,6 +27,8 @@ REMEDIES = {
     "damaged": "gnt-cluster verify names the damaged parts; repair or remove them",
     "documents": "remove the documents, with DELETE /2/documents/NAME of the REST interface",
     "enabled_hypervisors": "gnt-group modify --enabled-hypervisors=default {name}",
+    "ext_reservations6": "gnt-network modify --remove-reserved-ips=ADDRESS,... {name}, with the"
+    " IPv6 addresses which gnt-network info shows as reserved",
     "importing_since": "wait for the import of {name}, or gnt-instance remove {name}",
     "ip6": "gnt-instance modify --net INDEX:modify,ip6=none {name}, for each interface with one",
     "job_execution": "gnt-cluster modify --job-execution=threads",

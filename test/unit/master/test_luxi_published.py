@@ -198,6 +198,7 @@ def test_any_arguments_are_answered_or_refused(
         refuse=_refuse,
         method=method,
         peer_uid=lambda: 0,
+        unwanted=lambda: "",
     )
     handler = service.handler(method)
     assert handler is not None
