@@ -119,6 +119,9 @@ class ReservationRequests(Protocol):
     def first_free(self, kind: str, values: Sequence[Reserved], ec_id: str) -> Reserved | None:
         """Reserve the first value which is neither reserved nor in the configuration."""
 
+    def next_free(self, kind: str, values: Sequence[Reserved], count: int) -> Sequence[Reserved]:
+        """Return the first values, at most so many, which are free now; reserve none of them."""
+
     def taken(self, kind: str) -> frozenset[Reserved]:
         """Return all reserved values of a kind."""
 

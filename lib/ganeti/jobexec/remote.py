@@ -263,6 +263,14 @@ class RemoteReservations:
                 return found
         return None
 
+    def next_free(self, kind: str, values: Iterable[Reserved], count: int) -> list[Reserved]:
+        """Return the first values, at most so many, which are free now; reserve none of them."""
+        source = iter(values)
+        found: list[Reserved] = []
+        while len(found) < count and (offered := list(itertools.islice(source, _OFFER))):
+            found += self._asked.next_free(kind, offered, count - len(found))
+        return found
+
     def new_uuid(self, ec_id: str) -> str:
         """Reserve a new UUID and return it."""
         return self._noted(UUID, self._asked.new_uuid(ec_id), ec_id)

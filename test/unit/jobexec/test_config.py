@@ -258,12 +258,24 @@ def test_everything_which_logical_units_ask_of_the_store_is_there(job: Job) -> N
     """All but what the master daemon does at its start, or for itself."""
     source = inspect.getsource(api)
     used = set(re.findall(r"self\._store\.(\w+)", source))
-    daemons = {"adopt_copies", "changed_since", "on_commit"}
+    daemons = {"adopt_copies", "changed_since", "on_commit", "on_judged"}
     assert not [name for name in used - daemons if not hasattr(job.store, name)]
     used = set(re.findall(r"self\._store\.copies\.(\w+)", source))
     daemons = {"expect_lagging", "note_incomplete", "use_distribution", "use_witness"}
     assert used > daemons
     assert not [name for name in used - daemons if not hasattr(job.store.copies, name)]
+    used = set(re.findall(r"self\._store\.reservations\.(\w+)", source))
+    assert {"first_free", "next_free"} < used
+    assert not [name for name in used if not hasattr(job.store.reservations, name)]
+
+
+def test_what_is_free_is_asked_for_without_a_reservation(job: Job) -> None:
+    """More than one request can offer."""
+    found = job.config.next_minors("uuid-node1", 100)
+    assert found == tuple(range(100)) == job.config.next_minors("uuid-node1", 100)
+    job.config.require_ports(3)
+    with pytest.raises(errors.OpPrereqError, match="port"):
+        job.config.require_ports(1 << 20)
 
 
 def test_nodes_which_lack_the_names_are_informed(master: Master, job: Job) -> None:

@@ -153,6 +153,7 @@ RESULTS: dict[str, tuple[list[Any], Any]] = {
     "poll": ([], "nobody answers"),
     "keys": ([Level.NODE], frozenset({"node1"})),
     "first_free": (["ip", [("net", "10.0.0.1"), ("net", "10.0.0.2")], "x"], ("net", "10.0.0.2")),
+    "next_free": (["lv", ["a", ("n", 1)], 2], ["a", ("n", 1)]),
     "taken": (["lv"], frozenset({"xenvg/a", ("node1", 3)})),
     "lagging": ([], {"node1": frozenset({"ssconf"})}),
     "redistribute": ([], [DistributionFailure("node1", "ssconf", "full")]),
