@@ -151,6 +151,8 @@ def test_a_watcher_which_hangs_is_reported(cluster: Cluster) -> None:
     script.write_text("#!/bin/sh\nexec sleep 100000\n")
     script.chmod(0o755)
     lock = cluster.path(OTHER, "var/lock/ganeti-watcher.lock")
+    complete = cluster.path(OTHER, "var/lib/ganeti/watcher.complete")
+    complete.unlink(missing_ok=True)
     hanging = cluster.start_on(OTHER, "ganeti-watcher")
     try:
         wait_until(lambda: lock.exists() and lock.read_text() != "", "the watcher works")
@@ -173,7 +175,6 @@ def test_a_watcher_which_hangs_is_reported(cluster: Cluster) -> None:
         for child in [*children(hanging.pid), hanging.pid]:
             os.kill(child, signal.SIGKILL)
         hanging.communicate()
-    complete = cluster.path(OTHER, "var/lib/ganeti/watcher.complete")
     assert not complete.exists()
     cluster.on(OTHER, "ganeti-watcher").ok()
     assert complete.exists()
@@ -227,7 +228,7 @@ def test_a_watcher_which_is_killed_while_its_job_runs(cluster: Cluster, web: lis
         wait_until(begun.exists, "the job runs")
         # A second one at the same time finds the first one, and does nothing.
         cluster.run("ganeti-watcher", "--no-verify-disks").ok()
-        assert "another watcher is running" in log(cluster)
+        assert "another watcher (process" in log(cluster)
         for pid in (first.pid, *children(first.pid)):
             os.kill(pid, signal.SIGKILL)
         first.wait()

@@ -264,15 +264,20 @@ def settle(client: Client, known: memory.Memory, now: float, job_age_s: int = -1
     if not known.unconfirmed:
         return
     # The job itself came later; a small step of the clock back does not matter.
-    first_s = min(one.stamp_ns for one in known.unconfirmed.values()) / 1e9 - _CLOCK_S
+    # Few runs need it, and it takes 20 ms.
+    from ganeti.query import job_rules
+
+    first_ns = min(one.stamp_ns for one in known.unconfirmed.values())
+    # A filter takes whole numbers.
+    first_s = int(first_ns / 1e9 - _CLOCK_S)
     stamps = {
         entry[2]
         for _job_id, opcodes in _rows(
             client, query_c.JOB, ("id", "ops"), [">=", "received_ts", first_s]
         )
-        for opcode in opcodes or ()
-        for entry in opcode.get("reason") or ()
-        if entry[0] == job_c.REASON_WATCHER
+        # Other programs may have written other values.
+        for entry in job_rules.reasons(opcodes or ())
+        if entry[0] == job_c.REASON_WATCHER and isinstance(entry[2], int)
     }
     for instance, one in list(known.unconfirmed.items()):
         archived = 0 <= job_age_s < now - one.stamp_ns / 1e9

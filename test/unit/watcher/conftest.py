@@ -11,6 +11,7 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti.platform import paths
 from ganeti.query import engine, resources
+from ganeti.query.filter import compile_filter
 
 GROUP = "5a6f0000-0000-4000-8000-000000000001"
 
@@ -49,6 +50,7 @@ def master(here: paths.Paths) -> Iterator[FakeMaster]:
     plain = fake._do_Query
 
     def query(what: str, names: list[str], qfilter: Any) -> dict[str, Any]:
+        compile_filter(qfilter, resources.lookup(what))
         found = plain(what, names, qfilter)
         if what == "job":
             # The simulated master knows no filters by status or time.
