@@ -40,7 +40,8 @@ class Queue(FakeMaster):
     def _do_SubmitManyJobs(self, given: list[list[dict[str, Any]]]) -> list[list[Any]]:
         rows: list[list[Any]] = []
         for ops in given:
-            good = ops and all(
+            # A job without opcodes is accepted, as in Ganeti.
+            good = all(
                 op.get("OP_ID") in ("OP_TEST_DELAY",)
                 and not isinstance(op["duration"], str)
                 and op.get("priority") != 99
