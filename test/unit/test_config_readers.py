@@ -32,6 +32,7 @@ KNOWN = {
     "client/gnt_node/program.py": "reads it with config.members",
     "cmdlib/ops/verify/files.py": "asks nodes for its digest",
     "confd/source.py": "asks whether it or its journal has changed; reads it with config.api",
+    "master/commit_probe.py": "asks for its size",
     "master_failover/child.py": "reads it with config.api",
     "merge/other_cluster.py": "reads the one of another cluster with configfile",
     "merge/steps.py": "reads and writes it with tools.config_files",
