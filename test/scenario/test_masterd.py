@@ -206,7 +206,8 @@ def test_every_command_about_jobs(cluster: Cluster, master: str) -> None:
     cluster.run("gnt-job", "change-priority", "--priority", "high", failed).failed("has already")
 
     # At the next point where it can stop, and it says why it did not go on.
-    cluster.run("gnt-job", "cancel", running).ok()
+    said = cluster.run("gnt-job", "cancel", running).ok().stdout
+    assert f"Job {running} (" in said and f"Job {running} was canceled after " in said
     cluster.run("gnt-job", "wait", running).failed("canceled by request while it was running")
     assert state(running) == "canceled"
     assert (

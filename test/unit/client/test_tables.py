@@ -71,6 +71,7 @@ ADDED = {
     "--os-parameters-private-file": "parameters which do not stand in the list of processes",
     "--os-parameters-secret-file": "likewise",
     "--metadata": "keys and user data for cloud-init",
+    "--no-wait": "leave a canceled job which goes on to its end",
 }
 #: Commands which nobody else has.
 OWN = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, filters, jobs, listing, main, selector, terminal
@@ -232,12 +233,15 @@ def cancel(values: Values, arguments: list[str]) -> int:
             errors.ECODE_INVAL,
         )
 
-    def stop(client: luxi.Client, job_id: int) -> Sequence[Any]:
-        answer: Sequence[Any] = client.cancel_job(job_id, kill=bool(values.kill))
-        return answer
+    client = jobs.connect()
+    chosen = _choose(values, arguments, client, "Cancel job(s)?")
+    if isinstance(chosen, int):
+        return chosen
+    if values.kill:
+        return _act_on_jobs(chosen, functools.partial(client.cancel_job, kill=True))
+    from ganeti.client.gnt_job import cancel as job_cancel
 
-    done = "" if values.kill else "Job successfully cancelled"
-    return _act_on_jobs(values, arguments, stop, "Cancel job(s)?", done)
+    return job_cancel.cancel(client, chosen, wait=not values.no_wait)
 
 
 def change_priority(values: Values, arguments: list[str]) -> int:
@@ -248,54 +252,60 @@ def change_priority(values: Values, arguments: list[str]) -> int:
             "no priority is given. Add --priority low, normal or high.", errors.ECODE_INVAL
         )
 
-    def change(client: luxi.Client, job_id: int) -> Sequence[Any]:
-        answer: Sequence[Any] = client.change_job_priority(job_id, priority)
-        return answer
+    client = jobs.connect()
+    chosen = _choose(values, arguments, client, "Change priority of job(s)?")
+    if isinstance(chosen, int):
+        return chosen
+    return _act_on_jobs(chosen, lambda job_id: client.change_job_priority(job_id, priority))
 
-    return _act_on_jobs(values, arguments, change, "Change priority of job(s)?", "")
 
+def _choose(
+    values: Values, arguments: Sequence[str], client: luxi.Client, question: str
+) -> list[int] | int:
+    """Return the jobs which are given by number, by a filter or by state.
 
-def _act_on_jobs(
-    values: Values, arguments: Sequence[str], act: Any, question: str, done: str
-) -> int:
-    """Call a function for the jobs which are given by number, by a filter or by state.
-
-    :param act: returns whether it succeeded, and the answer of the master.
     :param question: asks for confirmation when the jobs are not given by number.
-    :param done: text after a success; empty means the answer of the master.
+    :returns: their numbers; or the exit code, when there is nothing to do.
     """
     if bool(arguments) == bool(values.status_filter):
         raise errors.OpPrereqError(
             "give either job ids, or -F and a filter, or one of --pending, --queued and --waiting",
             errors.ECODE_INVAL,
         )
-    client = jobs.connect()
-    if not values.status_filter:
-        job_ids = _job_ids(values, arguments, client)
-    if values.status_filter or values.multi_mode:
-        chosen = (
-            filters.simple_filter("status", values.status_filter)
-            if values.status_filter
-            else filters.simple_filter("id", job_ids)
-        )
-        response = client.query("job", ["id", "status", "summary"], chosen)
-        job_ids = [row[0][1] for row in response["data"]]
-        if not job_ids:
-            terminal.out("No job is in this state")
-            return failures.EXIT_SUCCESS
-        if not values.force:
-            for row in response["data"]:
-                terminal.out(f"{row[0][1]} {row[1][1]} {listing.join_list(row[2][1])}")
-            from ganeti.cli import confirmation
+    job_ids = [] if values.status_filter else _job_ids(values, arguments, client)
+    if not (values.status_filter or values.multi_mode):
+        return job_ids
+    chosen = (
+        filters.simple_filter("status", values.status_filter)
+        if values.status_filter
+        else filters.simple_filter("id", job_ids)
+    )
+    response = client.query("job", ["id", "status", "summary"], chosen)
+    job_ids = [row[0][1] for row in response["data"]]
+    if not job_ids:
+        terminal.out("No job is in this state")
+        return failures.EXIT_SUCCESS
+    if not values.force:
+        for row in response["data"]:
+            terminal.out(f"{row[0][1]} {row[1][1]} {listing.join_list(row[2][1])}")
+        from ganeti.cli import confirmation
 
-            code = confirmation.ask(values, question)
-            if code is not None:
-                return code
+        code = confirmation.ask(values, question)
+        if code is not None:
+            return code
+    return job_ids
+
+
+def _act_on_jobs(job_ids: Sequence[int], act: Callable[[int], Sequence[Any]]) -> int:
+    """Call a function for each job, and show the answers of the master.
+
+    :param act: returns whether it succeeded, and the answer of the master.
+    :returns: the exit code.
+    """
     code = failures.EXIT_SUCCESS
     for job_id in job_ids:
-        success, message = act(client, job_id)
-        # The answers of some masters describe signals and processes; `done` replaces them.
-        terminal.out((done or str(message)) if success else str(message))
+        success, message = act(job_id)
+        terminal.out(str(message))
         if not success:
             code = failures.EXIT_FAILURE
     return code
@@ -348,6 +358,10 @@ _FINISHED = _states(
 _ARCHIVED = opt.flag("--archived", help="also list archived jobs, and show which jobs are archived")
 _KILL = opt.flag(
     "--kill", help="kill a running job, whose work may stay incomplete; needs --yes-do-it"
+)
+
+_NO_WAIT = opt.flag(
+    "--no-wait", help="do not wait for the end of jobs which go on after they were canceled"
 )
 
 PROGRAM = Program(
@@ -418,7 +432,16 @@ PROGRAM = Program(
             "cancel",
             cancel,
             [Argument("jobid")],
-            [selector.FILTER, opt.FORCE, _KILL, _PENDING, _QUEUED, _WAITING, opt.YES_DO_IT],
+            [
+                selector.FILTER,
+                opt.FORCE,
+                _KILL,
+                _NO_WAIT,
+                _PENDING,
+                _QUEUED,
+                _WAITING,
+                opt.YES_DO_IT,
+            ],
             "Cancel jobs",
         ),
         Command(

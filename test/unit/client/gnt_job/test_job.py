@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -232,8 +233,64 @@ def test_a_slow_job_is_reported_once(gnt: Gnt, master: FakeMaster) -> None:
 def test_cancel(gnt: Gnt, master: FakeMaster) -> None:
     master.add_job(DELAY)
     assert gnt("job cancel 1") == (0, "Job successfully cancelled\n", "")
-    assert master.requests == [("CancelJob", [1, False])]
+    assert ("CancelJob", [1, False]) in master.requests
     assert gnt("job cancel 1") == (1, "Job 1 not found in queue\n", "")
+
+
+class _GoesOn:
+    """Make the job of a simulated master run on after it was canceled."""
+
+    def __init__(self, master: FakeMaster, end: str) -> None:
+        self._master, self._end = master, end
+        self.job_id = master.add_job(DELAY)
+        master.jobs[self.job_id].status = "running"
+        master.jobs[self.job_id].held = "running"
+        master.answers["CancelJob"] = self._cancel
+
+    def _cancel(self, job_id: int, kill: bool) -> list[Any]:
+        job = self._master.jobs[job_id]
+        if self._end == "canceled":
+            job.status = "canceled"
+        else:
+            self._master._finish(job)
+        return [True, "it will be canceled at the next point where it can stop"]
+
+
+def test_cancel_of_a_job_which_goes_on_reports_its_end(gnt: Gnt, master: FakeMaster) -> None:
+    """It said "successfully cancelled", and then the job succeeded."""
+    _GoesOn(master, "success")
+    ended = gnt("job cancel 1")
+    assert ended.code == 1
+    assert ended.out.startswith("Job 1 (TEST_DELAY) has begun, so it goes on until it can stop")
+    assert "cancelled" not in ended.out
+    assert ended.err == (
+        "Job 1 was not canceled: it ended with success before it came to a point where it can"
+        " stop\n"
+    )
+
+
+def test_cancel_of_a_job_which_fails_meanwhile(gnt: Gnt, master: FakeMaster) -> None:
+    master.results["OP_TEST_DELAY"] = errors.OpExecError("the disk is gone")
+    _GoesOn(master, "error")
+    ended = gnt("job cancel 1")
+    assert ended.code == 1
+    assert ended.err.startswith("Job 1 failed before it could stop: ")
+    assert "the disk is gone" in ended.err
+
+
+def test_cancel_of_a_running_job_which_stops(gnt: Gnt, master: FakeMaster) -> None:
+    _GoesOn(master, "canceled")
+    ended = gnt("job cancel 1")
+    assert (ended.code, ended.err) == (0, "")
+    assert re.search(r"\nJob 1 was canceled after \d+\.\d s\n$", ended.out)
+
+
+def test_cancel_without_waiting(gnt: Gnt, master: FakeMaster) -> None:
+    _GoesOn(master, "success")
+    ended = gnt("job cancel --no-wait 1")
+    assert ended.code == 0
+    assert ended.out.endswith(" 'gnt-job wait 1' shows its end.\n")
+    assert "WaitForJobChange" not in master.methods()
 
 
 def test_kill_needs_to_be_meant(gnt: Gnt, master: FakeMaster) -> None:
@@ -283,7 +340,7 @@ def test_cancel_by_filter_asks_first(gnt: Gnt, master: FakeMaster) -> None:
     assert "CancelJob" not in master.methods()
     assert ("Query", ["job", ["id"], ["==", "status", "queued"]]) in master.requests
     assert gnt("job cancel --force -F", 'status == "queued"').out == "Job successfully cancelled\n"
-    assert master.requests[-1] == ("CancelJob", [1, False])
+    assert ("CancelJob", [1, False]) in master.requests
 
 
 def test_archive_by_filter(gnt: Gnt, master: FakeMaster) -> None:
