@@ -6,124 +6,23 @@ files which the cluster looks after. One cluster for all tests, in order.
 
 from __future__ import annotations
 
-import getpass
-import os
 import re
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster, Finished, run_program, wait_until
+from harness import Cluster, Finished
+from ssh_lab import Servers, require_programs
 
-SSHD = shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:{os.environ.get('PATH', '')}")
 NODE1, NODE2, NODE3, NODE4 = (f"node{number}.example.com" for number in (1, 2, 3, 4))
 OWN_LINE = "# of the administrator\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{} me@desk\n"
 BEGIN = "# -- Ganeti: keys"
 
 
-class Servers:
-    """An SSH server for each node of a cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self.log = (cluster.directory.parent / "sshd.log").open("wb")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        if os.geteuid() == 0:
-            # Where the server locks up its unprivileged half; made at boot otherwise.
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-
-    def address(self, node: str) -> str:
-        for line in (self.cluster.directory / "hosts").read_text().splitlines():
-            words = line.split()
-            if node in words[1:]:
-                return words[0]
-        raise AssertionError(f"{node} has no address")
-
-    def start(self, node: str) -> None:
-        root = self.cluster.node_root(node)
-        config = root / "sshd_config"
-        config.write_text(
-            f"ListenAddress {self.address(node)}\nPort {self.port}\n"
-            f"HostKey {root}/etc/ssh/ssh_host_ed25519_key\n"
-            f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys\nStrictModes no\n"
-            "PasswordAuthentication no\nUsePAM no\nPermitRootLogin yes\nPidFile none\n"
-            f"SetEnv NODE={node}\n"
-        )
-        self.running[node] = subprocess.Popen(
-            [str(SSHD), "-D", "-e", "-f", str(config)], stderr=self.log
-        )
-
-        def listens() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex((self.address(node), self.port)) == 0
-
-        wait_until(listens, f"the SSH server of {node} listens")
-
-    def stop(self) -> None:
-        for process in self.running.values():
-            process.terminate()
-            process.wait()
-        self.log.close()
-
-    def log_in(self, source: str, target: str, *, alias: str | None = None) -> Finished:
-        """As one node would on another."""
-        ssh_dir = self.cluster.path(source, "root/.ssh")
-        keys = [path for path in ssh_dir.glob("id_*") if re.fullmatch("id_[a-z]+", path.name)]
-        argv = [
-            "ssh",
-            "-F",
-            "/dev/null",
-            "-oBatchMode=yes",
-            "-oStrictHostKeyChecking=yes",
-            "-oGlobalKnownHostsFile=/dev/null",
-            "-oCheckHostIP=no",
-            "-oIdentitiesOnly=yes",
-            f"-oUserKnownHostsFile={self.cluster.path(source, 'var/lib/ganeti/known_hosts')}",
-            f"-oHostKeyAlias={alias or f'[{target}]:{self.port}'}",
-            f"-p{self.port}",
-            *[f"-i{path}" for path in keys],
-            f"-l{getpass.getuser()}",
-            self.address(target),
-            "echo $NODE",
-        ]
-        environment = {**self.cluster.environment}
-        environment.pop("SSH_AUTH_SOCK", None)
-        return run_program(argv, environment)
-
-    def agreed(self, may: set[str], *nodes: str) -> None:
-        """These nodes may log in everywhere, the others nowhere; all know each other's hosts.
-
-        Each logs in on the next one; that the others would let it in as well is read in the files.
-        """
-        for source, target in zip(nodes, (*nodes[1:], nodes[0]), strict=True):
-            done = self.log_in(source, target)
-            if source in may:
-                assert done.ok().stdout.strip() == target
-            else:
-                assert "Permission denied" in done.failed(exit_code=255).stderr, source
-            listed = self.cluster.path(source, "var/lib/ganeti/ganeti_pub_keys")
-            assert listed.exists() == (source in may)
-        blocks = {authorized(self.cluster, node).read_text().partition(BEGIN)[2] for node in nodes}
-        assert len(blocks) == 1
-        known = {
-            self.cluster.path(node, "var/lib/ganeti/known_hosts").read_text() for node in nodes
-        }
-        assert len(known) == 1
-
-
 @pytest.fixture(scope="module")
 def cluster(cluster_directory: Path) -> Iterator[Cluster]:
-    for program in ("ssh", "ssh-keygen"):
-        if shutil.which(program) is None:
-            pytest.skip(f"there is no {program}. Run: devel/install-packages openssh-client")
-    if SSHD is None:
-        pytest.skip("there is no SSH server. Run: devel/install-packages openssh-server")
+    require_programs()
     made = Cluster(cluster_directory, 3, "--hypervisor", "fake", "--ssh")
     made.create.ok()
     try:
@@ -143,6 +42,25 @@ def servers(cluster: Cluster) -> Iterator[Servers]:
         yield made
     finally:
         made.stop()
+
+
+def agreed(servers: Servers, may: set[str], *nodes: str) -> None:
+    """These nodes may log in everywhere, the others nowhere; all know each other's hosts.
+
+    Each logs in on the next one; that the others would let it in as well is read in the files.
+    """
+    for source, target in zip(nodes, (*nodes[1:], nodes[0]), strict=True):
+        done = servers.log_in(source, target)
+        if source in may:
+            assert done.ok().stdout.strip() == target
+        else:
+            assert "Permission denied" in done.failed(exit_code=255).stderr, source
+        listed = servers.cluster.path(source, "var/lib/ganeti/ganeti_pub_keys")
+        assert listed.exists() == (source in may)
+    blocks = {authorized(servers.cluster, node).read_text().partition(BEGIN)[2] for node in nodes}
+    assert len(blocks) == 1
+    known = {servers.cluster.path(node, "var/lib/ganeti/known_hosts").read_text() for node in nodes}
+    assert len(known) == 1
 
 
 def authorized(cluster: Cluster, node: str) -> Path:
@@ -167,7 +85,7 @@ def keys(cluster: Cluster, kind: str) -> dict[str, str]:
 
 
 def test_master_candidates_may_log_in_everywhere(cluster: Cluster, servers: Servers) -> None:
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     # All are known under the name of the cluster as well.
     servers.log_in(NODE1, NODE3, alias="cluster.example.com").ok()
     assert "ENODESSH" not in verify(cluster)
@@ -179,15 +97,15 @@ def test_a_role_that_changes(cluster: Cluster, servers: Servers) -> None:
     path = authorized(cluster, NODE2)
     path.write_text(own + path.read_text())
     cluster.run("gnt-node", "modify", "-C", "no", "--force", NODE3).ok()
-    servers.agreed({NODE1, NODE2}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2}, NODE1, NODE2, NODE3)
     assert path.read_text().startswith(own) and path.read_text().count(BEGIN) == 1
     cluster.run("gnt-node", "modify", "-C", "yes", NODE3).ok()
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     # Nobody may come from a node that is gone; when it is back it may again.
     cluster.run("gnt-node", "modify", "--offline=yes", "--force", NODE3).ok()
     assert servers.log_in(NODE3, NODE1).exit_code == 255
     cluster.run("gnt-node", "modify", "--offline=no", NODE3).ok()
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
 
 
 def test_a_node_comes_and_goes(cluster: Cluster, servers: Servers) -> None:
@@ -195,9 +113,9 @@ def test_a_node_comes_and_goes(cluster: Cluster, servers: Servers) -> None:
     servers.start(NODE4)
     path = authorized(cluster, NODE4)
     path.write_text(OWN_LINE.format("B" * 43) + path.read_text())
-    servers.agreed({NODE1, NODE2, NODE3, NODE4}, NODE1, NODE2, NODE3, NODE4)
+    agreed(servers, {NODE1, NODE2, NODE3, NODE4}, NODE1, NODE2, NODE3, NODE4)
     cluster.run("gnt-node", "remove", NODE4).ok()
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     assert servers.log_in(NODE4, NODE1).exit_code == 255
     assert path.read_text() == OWN_LINE.format("B" * 43)
     assert not cluster.path(NODE4, "var/lib/ganeti/known_hosts").exists()
@@ -214,7 +132,7 @@ def test_verification_notices_and_redistribution_repairs(
     assert f"ERROR:ENODESSH:node:{NODE3}" in said and "known hosts" in said
     assert f"has a key of root@{NODE3} which the cluster does not know" in said
     cluster.run("gnt-cluster", "redist-conf").ok()
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     assert "ENODESSH" not in verify(cluster)
 
 
@@ -223,7 +141,7 @@ def test_new_keys(cluster: Cluster, servers: Servers) -> None:
     renew(cluster).ok()
     after = keys(cluster, "rsa")
     assert not set(before.values()) & set(after.values())
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     # The old ones open nothing any more.
     cluster.path(NODE1, "root/.ssh/id_rsa").write_text(before[NODE1])
     assert servers.log_in(NODE1, NODE2).exit_code == 255
@@ -241,17 +159,17 @@ def test_a_renewal_that_fails_on_the_way_is_repeated(cluster: Cluster, servers: 
     options = ("--ssh-key-type=ecdsa", "--ssh-key-bits=384")
     renew(cluster, *options).failed(NODE2, "Continue with")
     following.rmdir()
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     (blocked / "in the way").mkdir(parents=True)
     renew(cluster, *options).failed(NODE2, "Continue with")
     shutil.rmtree(blocked)
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     renew(cluster, *options).ok()
     keys(cluster, "ecdsa")
     for node in (NODE1, NODE2, NODE3):
         cluster.path(node, "root/.ssh/id_rsa").unlink()
         assert not list(cluster.path(node, "root/.ssh").glob("*ganeti*"))
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     info = cluster.run("gnt-cluster", "info").ok().stdout
     assert "ssh_key_type: ecdsa" in info and "ssh_key_bits: 384" in info
     assert "ENODESSH" not in verify(cluster)
@@ -260,7 +178,7 @@ def test_a_renewal_that_fails_on_the_way_is_repeated(cluster: Cluster, servers: 
 def test_a_failover_changes_nothing(cluster: Cluster, servers: Servers) -> None:
     cluster.on(NODE2, "gnt-cluster", "master-failover").ok()
     cluster.on(NODE2, "gnt-cluster", "redist-conf").ok()
-    servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
+    agreed(servers, {NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
 
 
 def test_private_keys_stay_where_they_are(cluster: Cluster) -> None:
