@@ -342,6 +342,9 @@ TEXTS: dict[str, Parser] = {
         ),
     ),
     "what a node has ignored": Parser(neighbour.parse_ignored, ('["instance/nics/0/speed"]',)),
+    "a finding of a verification": Parser(
+        verify_errors.parse_finding, ("  - WARNING:ENODEHV:node:node1:text: more", "  - NOTICE: x")
+    ),
     "errors of a verification": Parser(
         verify_errors.parse_verify, ("Thu Nov 26   - ERROR:ENODEHV:node:node1:text: more\n",)
     ),

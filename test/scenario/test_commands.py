@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 
@@ -44,6 +45,8 @@ def test_cluster_commands(cluster: Cluster) -> None:
 def test_verify_finds_a_healthy_cluster_healthy(cluster: Cluster) -> None:
     done = cluster.run("gnt-cluster", "verify").ok()
     assert "ERROR" not in done.text
+    verdict = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"3 nodes, (no|\d+) instances?: no errors, (no|\d+) warnings?", verdict)
 
 
 def test_second_init_is_refused(cluster: Cluster) -> None:

@@ -49,7 +49,7 @@ class Lab(HeldInstall):
         """Verify the cluster until it prints a text; its groups are still locked then."""
         printed = self.log.with_name("verified")
         printed.touch()
-        command = f"exec gnt-cluster verify > {printed} 2>&1"
+        command = f"exec gnt-cluster verify --error-codes > {printed} 2>&1"
         self.cluster.start("sh", "-c", command)
         wait_until(lambda: text in printed.read_text(), f"verify says {text!r}")
         return printed.read_text()

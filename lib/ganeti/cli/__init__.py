@@ -36,7 +36,7 @@ The modules in the second part of the table are about one subject and are used b
 :mod:`.online_nodes`      the nodes on which a command works
 :mod:`.remote`            run a command on a node, or copy a file to it
 :mod:`.image_copies`      compare the copies of the catalogue of images, and send what is missing
-:mod:`.verify_errors`     read what ``gnt-cluster verify --error-codes`` prints
+:mod:`.verify_errors`     read the findings of cluster verification
 ========================= =======================================================================
 
 Heavy modules are imported inside functions: a command must send its first request within 100 ms

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from ganeti.opcodes.base import OpCode
 
+    #: Makes a line from time ``[seconds, microseconds]``, kind and message of an entry of a log.
+    LineOf = Callable[[Sequence[int], str, Any], str]
+
 # Longest time of one request that waits for a change. On a terminal the time that has passed is
 # shown, so requests are shorter.
 _POLL_S = 60
@@ -216,11 +219,15 @@ class _Progress:
 
 
 def follow_job(
-    client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out
+    client: luxi.Client,
+    job_id: int,
+    show: Callable[[str], None] = terminal.out,
+    line_of: LineOf = format_log_entry,
 ) -> Sequence[Any]:
     """Show the log of a job until it ends.
 
     :param show: called with each line of the log.
+    :param line_of: makes the line from time, kind and message; an empty one is not shown.
     :returns: the final values of :data:`RESULT_FIELDS`.
     :raises JobLost: the job does not exist, or does not exist any more.
     """
@@ -244,7 +251,9 @@ def follow_job(
             if entries:
                 progress.clear()
             for entry_serial, timestamp, kind, message in entries:
-                show(format_log_entry(timestamp, kind, message))
+                line = line_of(timestamp, kind, message)
+                if line:
+                    show(line)
                 serial = max(serial or 0, entry_serial)
             # An answer contains the state and all log entries before it, so no entry follows the
             # end.
@@ -255,16 +264,19 @@ def follow_job(
 
 
 def wait_for_job(
-    client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out
+    client: luxi.Client,
+    job_id: int,
+    show: Callable[[str], None] = terminal.out,
+    line_of: LineOf = format_log_entry,
 ) -> list[Any]:
-    """Wait for a job and show its log.
+    """Wait for a job and show its log, as :func:`follow_job` does.
 
     :returns: a result for each opcode.
     :raises JobLost: the job does not exist.
     :raises JobCanceled: the job was canceled.
     :raises GenericError: the error with which the job failed.
     """
-    return job_result(job_id, follow_job(client, job_id, show))
+    return job_result(job_id, follow_job(client, job_id, show, line_of))
 
 
 def job_result(job_id: int, values: Sequence[Any]) -> list[Any]:
@@ -347,15 +359,23 @@ class JobSet:
 
     :param verbose: print the numbers of the submitted jobs.
     :param quiet: print neither these numbers, nor the job which is awaited.
+    :param line_of: as of :func:`follow_job`.
     """
 
     def __init__(
-        self, client: luxi.Client, values: Values, *, verbose: bool = True, quiet: bool = False
+        self,
+        client: luxi.Client,
+        values: Values,
+        *,
+        verbose: bool = True,
+        quiet: bool = False,
+        line_of: LineOf = format_log_entry,
     ) -> None:
         self._client = client
         self._values = values
         self._verbose = verbose and not quiet
         self._quiet = quiet
+        self._line_of = line_of
         self._queue: list[tuple[str, list[OpCode]]] = []
         self._jobs: list[_SubmittedJob] = []
 
@@ -463,7 +483,7 @@ class JobSet:
         if not self._quiet:
             terminal.out(f"Waiting for job {job.job_id}{_for(job.name)} ...")
         try:
-            results = wait_for_job(self._client, job.job_id)
+            results = wait_for_job(self._client, job.job_id, line_of=self._line_of)
         except errors.JobLost as err:
             text = f"the job is archived or lost, so its result is not known ({err})"
         except errors.LuxiError:

@@ -29,6 +29,9 @@ DIM = "2"
 BOLD = "1"
 
 
+# On a narrower terminal the lines are not made shorter.
+_NARROWEST = 30
+
 # Precedes our own control sequences until they are written; nobody else can guess it.
 _OWN = "\033" + os.urandom(8).hex()
 
@@ -96,6 +99,34 @@ def width(stream: TextIO, otherwise: int = 80) -> int:
         return os.get_terminal_size(stream.fileno()).columns or otherwise
     except (OSError, ValueError):
         return otherwise
+
+
+def wrapped(text: str, stream: TextIO, indent: str = "") -> str:
+    """Return a text whose lines fit the terminal, broken between words.
+
+    Without a terminal the lines stay as they are, so that programs find whole sentences.
+
+    :param indent: precedes the further lines of a line which is broken.
+    """
+    if not is_terminal(stream):
+        return text
+    columns = max(_NARROWEST, width(stream))
+    lines = text.split("\n")
+    if all(len(line) <= columns for line in lines):
+        return text
+    import textwrap  # needed for long lines only
+
+    found = []
+    for line in lines:
+        before = line[: len(line) - len(line.lstrip())]
+        found += textwrap.wrap(
+            line,
+            columns,
+            subsequent_indent=before + indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [line]
+    return "\n".join(found)
 
 
 def paint(text: str, colour: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, main, tags, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Program, Values
+from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.client.gnt_cluster import (
     audit,
     epo,
@@ -23,10 +23,10 @@ from ganeti.client.gnt_cluster import (
     search_tags,
     simulate,
     upgrade,
+    verify,
     verify_disks,
     watcher,
 )
-from ganeti.constants import verify as verify_const
 
 _REST_IS_OPEN = (
     "Note: everybody who can connect to the REST interface can read the state of the cluster"
@@ -160,44 +160,6 @@ def get_master(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def verify(values: Values, arguments: list[str]) -> int:
-    """Check the configuration and each node group, with a job for each (``verify``)."""
-    from ganeti.opcodes.cluster import OpClusterVerify
-
-    skip = []
-    if values.skip_nplusone_mem:
-        skip.append(verify_const.CHECK_NPLUSONE_MEM)
-    if values.skip_hvparam_assessment:
-        skip.append(verify_const.CHECK_HVPARAM_ASSESSMENT)
-    client = jobs.connect()
-    (pause,) = client.query_config_values(["queue_pause"])
-    if pause:
-        terminal.out(f"ERROR: {jobs.pause_text(pause)} This check waits, too.")
-    result = jobs.run_opcode(
-        OpClusterVerify(
-            verbose=values.verbose,
-            error_codes=values.error_codes,
-            debug_simulate_errors=values.simulate_errors,
-            skip_checks=skip,
-            ignore_errors=values.ignore_errors,
-            group_name=values.nodegroup,
-            verify_clutter=values.verify_clutter,
-            **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    if result is None:
-        # --dry-run: nothing was checked.
-        return failures.EXIT_SUCCESS
-    outcomes = jobs.await_submitted(result["jobs"], values, client)
-    broken = sum(not outcome.success for outcome in outcomes)
-    unsound = sum(outcome.success and not all(outcome.result) for outcome in outcomes)
-    if broken:
-        terminal.out(f"{broken} job(s) failed while verifying the cluster.")
-    return failures.EXIT_FAILURE if broken or unsound else failures.EXIT_SUCCESS
-
-
 PROGRAM = Program(
     "gnt-cluster",
     "Create, change, check and destroy a cluster.",
@@ -233,50 +195,7 @@ PROGRAM = Program(
             "Show the versions of the software and its formats",
         ),
         Command("getmaster", get_master, [], [opt.OUTPUT_FORMAT], "Show which node is the master"),
-        Command(
-            "verify",
-            verify,
-            [],
-            [
-                opt.VERBOSE,
-                opt.flag(
-                    "--error-codes",
-                    help="write findings as ERROR:CODE:kind:name:text, for programs",
-                ),
-                opt.flag(
-                    "--debug-simulate-errors",
-                    dest="simulate_errors",
-                    help="report every check as failed, to test programs which read the output",
-                ),
-                Option(
-                    "-I",
-                    "--ignore-errors",
-                    action="append",
-                    choices=sorted(verify_const.ALL_CODES),
-                    metavar="CODE",
-                    help="count findings with this code as warnings; may be given several times",
-                ),
-                opt.flag(
-                    "--no-nplus1-mem",
-                    dest="skip_nplusone_mem",
-                    help="do not check whether the memory suffices when a node fails",
-                ),
-                opt.flag(
-                    "--no-hv-param-assessment",
-                    dest="skip_hvparam_assessment",
-                    help="do not assess hypervisor parameters",
-                ),
-                opt.NODE_GROUP,
-                opt.flag(
-                    "--verify-ssh-clutter",
-                    dest="verify_clutter",
-                    help="look for SSH keys that belong to no node",
-                ),
-                opt.DRY_RUN,
-                opt.PRIORITY,
-            ],
-            "Check the configuration, the nodes and the instances",
-        ),
+        verify.COMMAND,
         *modify.COMMANDS,
         rename.RENAME,
         renumber.RENUMBER,

@@ -15,6 +15,7 @@ from fakes.luxi_master import FakeMaster
 from ganeti import bootstrap, errors
 from ganeti.bootstrap import InitParams
 from ganeti.bootstrap.init import Initialized
+from ganeti.cli import terminal
 from ganeti.platform import machine, paths, systemd
 
 from ..conftest import Gnt
@@ -456,23 +457,29 @@ def verify_with(master: FakeMaster, *results: Any) -> None:
     for number, result in enumerate(results):
         master.results[f"OP_PART_{number}"] = result
         master.logs[f"OP_PART_{number}"] = [f"* part {number}"]
+    kinds = {"name": "text", "pinst_cnt": "number", "offline": "bool"}
+    master.fields["node"] = [
+        {"name": name, "title": name, "kind": kind, "doc": name} for name, kind in kinds.items()
+    ]
+    master.rows["node"] = [
+        {"name": f"node{number}.example.com", "pinst_cnt": number, "offline": False}
+        for number in range(3)
+    ]
 
 
 def test_verify(gnt: Gnt, master: FakeMaster) -> None:
     verify_with(master, True, True)
-    ended = gnt("cluster verify")
-    assert ended == (
-        0,
+    steps = (
         "Submitted jobs 2, 3\n"
         "Waiting for job 2 ...\nFri Nov 20 22:16:50 2026 * part 0\n"
-        "Waiting for job 3 ...\nFri Nov 20 22:16:50 2026 * part 1\n",
-        "",
+        "Waiting for job 3 ...\nFri Nov 20 22:16:50 2026 * part 1\n"
     )
+    assert gnt("cluster verify --error-codes") == (0, steps, "")
     sent = master.jobs[1].ops[0]
     wanted = {
         "OP_ID": "OP_CLUSTER_VERIFY",
         "verbose": False,
-        "error_codes": False,
+        "error_codes": True,
         "debug_simulate_errors": False,
         "skip_checks": [],
         "ignore_errors": [],
@@ -508,6 +515,86 @@ def test_verify_options(gnt: Gnt, master: FakeMaster) -> None:
     assert {name: sent[name] for name in wanted} == wanted
 
 
+VERDICT = "3 nodes, 3 instances: no errors, no warnings\n"
+
+
+def test_verify_without_findings_is_one_line(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, True, True)
+    assert gnt("cluster verify") == (0, VERDICT, "")
+
+
+def test_verify_shows_each_finding_once_errors_first(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, True, False)
+    master.logs["OP_PART_0"] = [
+        "* Checking the configuration",
+        "  - NOTICE: the REST interface can be read",
+        "  - WARNING:ENODEN1:node:node2.example.com:no memory: 3 GiB",
+    ]
+    master.logs["OP_PART_1"] = [
+        "* Checking nodes",
+        "  - ERROR:ENODEHOOKS:node:node10.example.com:hook x failed",
+        "      what the hook printed",
+        "  - ERROR:ENODERPC:node:node2.example.com:no answer",
+        "  - ERROR:ENODERPC:node:node2.example.com:no answer",
+        "  - ERROR:ECLUSTERCFG:cluster::a wrong value",
+    ]
+    ended = gnt("cluster verify")
+    assert ended == (
+        1,
+        "ERROR: cluster: a wrong value [ECLUSTERCFG]\n"
+        "ERROR: node node2.example.com: no answer [ENODERPC]\n"
+        "ERROR: node node10.example.com: hook x failed [ENODEHOOKS]\n"
+        "      what the hook printed\n"
+        "WARNING: node node2.example.com: no memory: 3 GiB [ENODEN1]\n"
+        "NOTICE: the REST interface can be read\n"
+        "3 nodes, 3 instances: 3 errors, 1 warning\n",
+        "",
+    )
+
+
+def test_verify_with_steps(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, True)
+    master.logs["OP_PART_0"].append("  - NOTICE: ENODERPC: 3 check(s), none failed")
+    assert gnt("cluster verify -v").out == (
+        "Submitted jobs 2\nWaiting for job 2 ...\nFri Nov 20 22:16:50 2026 * part 0\n"
+        "Fri Nov 20 22:16:50 2026   - NOTICE: ENODERPC: 3 check(s), none failed\n" + VERDICT
+    )
+
+
+def test_verify_says_which_nodes_were_not_checked(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, True)
+    master.rows["node"][1]["offline"] = True
+    assert gnt("cluster verify").out == (
+        "3 nodes (1 offline, not checked), 3 instances: no errors, no warnings\n"
+    )
+
+
+def test_verify_of_a_group_counts_its_nodes(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, True)
+    master.rows["group"] = [{"name": "rack2"}]
+    gnt("cluster verify -g rack2")
+    wanted = ["|", ["==", "group", "rack2"]]
+    assert ("Query", ["node", ["pinst_cnt", "offline"], wanted]) in master.requests
+
+
+def test_verify_on_a_terminal_has_colours_and_fits(
+    gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify_with(master, False)
+    master.logs["OP_PART_0"] = [
+        "  - ERROR:ENODELVM:node:node2.example.com:the volume group xenvg has less free space than"
+        " its volumes need"
+    ]
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "width", lambda stream, otherwise=80: 60)
+    monkeypatch.setenv("TERM", "xterm")
+    assert gnt("cluster verify").out.endswith(
+        "\033[31mERROR\033[0m: node node2.example.com: the volume group xenvg has\n"
+        "    less free space than its volumes need [ENODELVM]\n"
+        "\033[31m3 nodes, 3 instances: 1 error, no warnings\033[0m\n"
+    )
+
+
 @pytest.mark.parametrize("results", [(True, False), (False, True)])
 def test_verify_finds_something(results: tuple[bool, ...], gnt: Gnt, master: FakeMaster) -> None:
     verify_with(master, *results)
@@ -519,7 +606,10 @@ def test_verify_whose_job_fails(gnt: Gnt, master: FakeMaster) -> None:
     ended = gnt("cluster verify")
     assert ended.code == 1
     assert "Job 2 has failed: Failure: command execution error:\nno\n" in ended.err
-    assert ended.out.endswith("1 job(s) failed while verifying the cluster.\n")
+    assert ended.out == (
+        "3 nodes, 3 instances: no errors, no warnings; not everything was checked\n"
+        "1 job(s) failed while verifying the cluster.\n"
+    )
 
 
 def test_verify_dry_run(gnt: Gnt, master: FakeMaster) -> None:
