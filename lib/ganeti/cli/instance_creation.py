@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, instance_options, jobs
+from ganeti.cli import failures, instance_options, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Option, Values
 from ganeti.constants import instance as const
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from ganeti.luxi import client as luxi
+
+
+def full_name(values: Values, name: str, client: luxi.Client, old_name: str = "") -> str:
+    """Return a name without a domain with the domain that the instances of the cluster have.
+
+    It is the domain which the instance has now, if it gets a new name, else the one which all
+    instances have. A completed name is shown. Names which shall resolve are completed by the
+    resolver, and ``--exact-name`` keeps a name as it is.
+
+    :param old_name: what the user gave for an instance which gets the new name.
+    """
+    if values.exact_name or values.name_check or "." in name or not name:
+        return name
+    rows = client.query_instances([old_name] if old_name else [], ["name"], False)
+    domains = {row[0].partition(".")[2] for row in rows}
+    if len(domains) != 1 or domains == {""}:
+        return name
+    completed = f"{name}.{domains.pop()}"
+    terminal.err(
+        f"The instance gets the name {completed}, with the domain of"
+        f" {'the old name' if old_name else 'the other instances'}; --exact-name keeps {name}"
+    )
+    return completed
 
 
 def create(values: Values, name: str, **others: Any) -> int:
@@ -34,40 +59,44 @@ def create(values: Values, name: str, **others: Any) -> int:
             " reserved interfaces. Name others with --net, or remove them afterwards.",
             errors.ECODE_INVAL,
         )
-    jobs.run_opcode(
-        OpInstanceCreate(
-            instance_name=name,
-            disks=instance_options.disk_list(values)
-            if is_new or values.disks or values.sd_size
-            else [],
-            nics=instance_options.nic_list(values) if is_new or values.nics else [],
-            disk_template=values.disk_template,
-            pnode=pnode or None,
-            snode=snode or None,
-            iallocator=values.iallocator,
-            group_name=values.nodegroup,
-            hypervisor=hypervisor,
-            hvparams=hvparams,
-            beparams=instance_options.backend(values),
-            osparams=values.osparams,
-            osparams_private=values.osparams_private,
-            osparams_secret=values.osparams_secret,
-            wait_for_sync=values.wait_for_sync,
-            name_check=values.name_check,
-            ip_check=values.ip_check,
-            conflicts_check=values.conflicts_check,
-            ignore_ipolicy=values.ignore_ipolicy,
-            opportunistic_locking=values.opportunistic_locking,
-            file_driver=values.file_driver,
-            file_storage_dir=values.file_storage_dir,
-            tags=[tag for tag in (values.tags or "").split(",") if tag],
-            helper_startup_timeout=values.helper_startup_timeout,
-            helper_shutdown_timeout=values.helper_shutdown_timeout,
-            **others,
-            **jobs.common_params(values),
-        ),
-        values,
+    opcode = OpInstanceCreate(
+        instance_name=name,
+        disks=instance_options.disk_list(values)
+        if is_new or values.disks or values.sd_size
+        else [],
+        nics=instance_options.nic_list(values) if is_new or values.nics else [],
+        disk_template=values.disk_template,
+        pnode=pnode or None,
+        snode=snode or None,
+        iallocator=values.iallocator,
+        group_name=values.nodegroup,
+        hypervisor=hypervisor,
+        hvparams=hvparams,
+        beparams=instance_options.backend(values),
+        osparams=values.osparams,
+        osparams_private=values.osparams_private,
+        osparams_secret=values.osparams_secret,
+        wait_for_sync=values.wait_for_sync,
+        name_check=values.name_check,
+        exact_name=values.exact_name or None,
+        ip_check=values.ip_check,
+        conflicts_check=values.conflicts_check,
+        ignore_ipolicy=values.ignore_ipolicy,
+        opportunistic_locking=values.opportunistic_locking,
+        file_driver=values.file_driver,
+        file_storage_dir=values.file_storage_dir,
+        tags=[tag for tag in (values.tags or "").split(",") if tag],
+        helper_startup_timeout=values.helper_startup_timeout,
+        helper_shutdown_timeout=values.helper_shutdown_timeout,
+        **others,
+        **jobs.common_params(values),
     )
+    # Mistakes are found before the master is asked for names.
+    opcode.validate()
+    client = jobs.connect()
+    if not commit:
+        opcode.instance_name = full_name(values, name, client)
+    jobs.run_opcode(opcode, values, client=client)
     return failures.EXIT_SUCCESS
 
 
@@ -133,6 +162,7 @@ OPTIONS = (
     ),
     opt.FILE_STORAGE_DIR,
     opt.FILE_DRIVER,
+    opt.EXACT_NAME,
     opt.flag("--name-check", help="require that the name resolves"),
     opt.flag(
         "--ip-check", help="require that no machine answers on the address; needs --name-check"

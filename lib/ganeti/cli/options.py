@@ -354,6 +354,11 @@ FILE_DRIVER = Option(
     metavar="<DRIVER>",
     help="how Xen attaches file disks",
 )
+EXACT_NAME = flag(
+    "--exact-name",
+    help="add no domain to the name, and accept it although it is the short form of another name,"
+    " or another name is its short form",
+)
 NO_CONFLICTS_CHECK = negative(
     "--no-conflicts-check",
     dest="conflicts_check",

@@ -306,6 +306,26 @@ class Config(Questions):
         """
         self._store.reservations.reserve(reservations.INSTANCE_NAME, name, self._execution)
 
+    def similar_instance_name(self, name: str, *, besides: str) -> str | None:
+        """Return the name of an instance which is a short form of `name`, or has it as short form.
+
+        The names which are reserved count, too.
+
+        :param besides: a name which does not count.
+        :returns: None when there is no such instance.
+        """
+        others = {instance.name for instance in self.snapshot().instances.values()}
+        others |= self._store.reservations.taken(reservations.INSTANCE_NAME)
+        others -= {name, besides}
+        return next(
+            (
+                other
+                for other in sorted(others)
+                if other.startswith(f"{name}.") or name.startswith(f"{other}.")
+            ),
+            None,
+        )
+
     def reserve_mac(self, mac: str) -> None:
         """Reserve a MAC address."""
         self._store.reservations.reserve(reservations.MAC, mac.lower(), self._execution)

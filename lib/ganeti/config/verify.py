@@ -36,6 +36,7 @@ from ganeti.objects import (
 from ganeti.objects import addresses as ip_owners
 from ganeti.objects.address_pool import AddressPool, Ipv6Range
 from ganeti.query import job_rules
+from ganeti.query.view import prefixes
 from ganeti.utils import net, text
 
 T = TypeVar("T")
@@ -66,6 +67,18 @@ def watchdog_problems(data: ConfigData) -> Iterator[str]:
             f" candidates or more, because with fewer the loss of one would restart all nodes;"
             f" {online} {'is' if online == 1 else 'are'} online"
         )
+
+
+def similar_names(data: ConfigData) -> Iterator[str]:
+    """Yield which instances have a name that is the short form of another one's."""
+    names = {instance.name for instance in data.instances.values()}
+    for name in sorted(names, key=text.natural_key):
+        for short in prefixes(name)[:-1]:
+            if short in names:
+                yield (
+                    f"the name of instance {short} is the short form of {name}, so a command for"
+                    f" one could reach the other; rename one with 'gnt-instance rename'"
+                )
 
 
 def auto_instance_failover_problems(data: ConfigData, *, watchdogs: bool) -> Iterator[str]:

@@ -27,6 +27,12 @@ FILE_DRIVER: Any = param(ht.Maybe(types.FileDriver), "Driver for file disks", de
 FILE_STORAGE_DIR: Any = param(
     types.MaybeString, "Directory for file disks, below the one of the cluster", default=None
 )
+EXACT_NAME: Any = param(
+    ht.Maybe(ht.Bool),
+    "Accept a name which is the short form of another instance's name, or has one as short form",
+    default=None,
+    added=True,
+)
 IP_CHECK: Any = param(ht.Bool, "Require that the address of the name is not in use", default=False)
 CONFLICTS_CHECK: Any = param(
     ht.Bool,
@@ -94,6 +100,7 @@ class OpInstanceCreate(OpCode):
     force_variant: bool = FORCE_VARIANT
     wait_for_sync: bool = WAIT_FOR_SYNC
     name_check: bool = NAME_CHECK
+    exact_name: bool | None = EXACT_NAME
     ignore_ipolicy: bool = params.IGNORE_IPOLICY
     opportunistic_locking: bool = OPPORTUNISTIC_LOCKING
     beparams: dict[str, Any] = BEPARAMS
@@ -400,6 +407,7 @@ class OpInstanceRename(OpCode):
     instance_uuid: str | None = params.INSTANCE_UUID
     new_name: str = params.NEW_NAME
     name_check: bool = NAME_CHECK
+    exact_name: bool | None = EXACT_NAME
     ip_check: bool = IP_CHECK
     RESULT = ht.NonEmptyString
 

@@ -50,8 +50,10 @@ OWN_PARAMS = {
     "OP_INSTANCE_SET_PARAMS": {"hypervisor": "a stopped instance changes its hypervisor"},
     "OP_INSTANCE_CREATE": {
         "explain": "the reasons for the choice of nodes",
+        "exact_name": "a name which is the short form of another one",
         "accept_from_description": "texts from outside are read, and not obeyed",
     },
+    "OP_INSTANCE_RENAME": {"exact_name": "as for a new instance"},
     "OP_TEST_ALLOCATOR": {"explain": "the reasons for the choice of nodes"},
     "OP_INSTANCE_REMOVE": {
         "unfinished_import": "the watcher removes only what is left of an import"

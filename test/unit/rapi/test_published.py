@@ -43,7 +43,8 @@ OWN_QUERY = {
 }
 # Members of bodies which only our version has.
 OWN_MEMBERS = {
-    "/2/instances": {"accept_from_description", "explain"},
+    "/2/instances": {"accept_from_description", "exact_name", "explain"},
+    "/2/instances/{instance_name}/rename": {"exact_name"},
     _INSTANCE: {"unfinished_import"},
     f"{_INSTANCE}/modify": {"hypervisor"},
     "/2/networks": {"add_reserved_ips6"},

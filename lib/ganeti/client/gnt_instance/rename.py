@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, instance_creation, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 
@@ -16,8 +16,9 @@ def rename(values: Values, arguments: list[str]) -> int:
     name = jobs.run_opcode(
         OpInstanceRename(
             instance_name=old,
-            new_name=wanted,
+            new_name=instance_creation.full_name(values, wanted, client, old),
             name_check=values.name_check,
+            exact_name=values.exact_name or None,
             ip_check=values.ip_check,
             **jobs.common_params(values),
         ),
@@ -37,6 +38,7 @@ RENAME = Command(
     rename,
     [Argument("instance", 1, 1), Argument("host", 1, 1)],
     [
+        opt.EXACT_NAME,
         opt.flag("--name-check", help="require that the new name resolves"),
         opt.flag(
             "--ip-check",

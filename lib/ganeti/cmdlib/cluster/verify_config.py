@@ -12,6 +12,7 @@ from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.config.verify import (
     auto_failover_problem,
     auto_instance_failover_problems,
+    similar_names,
     watchdog_problems,
 )
 from ganeti.constants import node_watchdog as node_watchdog_c
@@ -35,6 +36,8 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         findings.section("Checking the configuration")
         for problem in self.config.verify():
             findings.report("ECLUSTERCFG", "", problem)
+        for problem in similar_names(data):
+            findings.report("ECLUSTERCFG", "", problem, warning=True)
         findings.section("Checking the cluster's certificates")
         self._certificates(findings)
         self._renewal(findings, data)

@@ -123,7 +123,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
     def _need_instance(self) -> None:
         """Reserve name and UUID of a new instance; ask for the lock of the instance."""
         if self.reserved is None:
-            names.reserve(self.config, self.name)
+            names.reserve(self.config, self.name, exact=bool(self.op.exact_name))
             self.uuid = self.config.new_uuid()
             self.need_new(Level.INSTANCE, self.uuid)
         else:

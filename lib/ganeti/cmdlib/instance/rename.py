@@ -66,7 +66,8 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
             self.new_name = self._resolved()
         instance = self.lock_instance(self.op.instance_name, self.op.instance_uuid)
         if instance.name != self.new_name:
-            names.reserve(self.config, self.new_name)
+            exact = bool(self.op.exact_name)
+            names.reserve(self.config, self.new_name, exact=exact, old_name=instance.name)
 
     def _resolved(self) -> str:
         host = prereq.resolve(self.new_name, "new instance name")

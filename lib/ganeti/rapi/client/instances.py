@@ -109,13 +109,22 @@ class Instances(Transport):
         ip_check: bool | None = None,
         name_check: bool | None = None,
         reason: str | None = None,
+        exact_name: bool | None = None,
     ) -> int:
-        """Rename an instance."""
+        """Rename an instance.
+
+        :param exact_name: accept a name which is the short form of another instance's name.
+        """
         return int(
             self._put(
                 self._path("instances", instance, "rename"),
                 options(reason),
-                given(new_name=new_name, ip_check=ip_check, name_check=name_check),
+                given(
+                    new_name=new_name,
+                    ip_check=ip_check,
+                    name_check=name_check,
+                    exact_name=exact_name,
+                ),
             )
         )
 

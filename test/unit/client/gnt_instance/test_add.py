@@ -73,7 +73,8 @@ def test_request_is_the_published_one(gnt: Gnt, master: FakeMaster) -> None:
         "depends": None,
         "comment": None,
     }
-    assert master.methods() == ["SubmitJob", *["WaitForJobChange"] * 4]
+    # The names of the instances, for the domain of a name without one.
+    assert master.methods() == ["QueryInstances", "SubmitJob", *["WaitForJobChange"] * 4]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_log_lines_come_as_they_are(gnt: Gnt, master: FakeMaster) -> None:
 
 def test_submit_only(gnt: Gnt, master: FakeMaster) -> None:
     assert gnt(f"instance add --submit {DISKLESS}") == (0, "", "JobID: 1\n")
-    assert master.methods() == ["SubmitJob"]
+    assert master.methods() == ["QueryInstances", "SubmitJob"]
 
 
 def test_submit_with_the_bare_id(gnt: Gnt, master: FakeMaster) -> None:
@@ -292,3 +293,34 @@ def test_a_disk_without_a_size_gets_the_standard_size(gnt: Gnt, master: FakeMast
     master.jobs.clear()
     gnt("instance add -t plain -o tiny --disk 0:adopt=theirs web9")
     assert master.opcode()["disks"] == [{"adopt": "theirs", "size": 0}]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("add -t diskless -o noop -n node1 web5", "web5.example.com"),
+        ("add -t diskless -o noop -n node1 --exact-name web5", "web5"),
+        ("add -t diskless -o noop -n node1 --name-check web5", "web5"),
+        ("add -t diskless -o noop -n node1 web5.example.net", "web5.example.net"),
+    ],
+)
+def test_a_name_without_a_domain_gets_that_of_the_others(
+    line: str, name: str, gnt: Gnt, master: FakeMaster
+) -> None:
+    master.rows["instance"] = [{"name": f"web{number}.example.com"} for number in (1, 2)]
+    ended = gnt(f"instance {line}")
+    assert ended.code == 0
+    assert master.opcode()["instance_name"] == name
+    assert ("gets the name web5.example.com" in ended.err) == (name == "web5.example.com")
+
+
+def test_a_name_stays_when_the_others_have_several_domains(gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["instance"] = [{"name": "web1.example.com"}, {"name": "web1.example.net"}]
+    assert gnt("instance add -t diskless -o noop -n node1 web5") == (0, "", "")
+    assert master.opcode()["instance_name"] == "web5"
+
+
+def test_a_renamed_instance_keeps_its_domain(gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["instance"] = [{"name": "web1.example.com"}, {"name": "web1.example.net"}]
+    assert gnt("instance rename web1.example.net www").code == 0
+    assert master.opcode()["new_name"] == "www.example.net"

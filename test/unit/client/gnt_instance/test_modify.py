@@ -233,6 +233,7 @@ def test_devices_of_activated_disks(gnt: Gnt, master: FakeMaster) -> None:
 
 
 def test_the_new_name_is_said(gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["instance"] = [{"name": "web1"}]
     master.results["OP_INSTANCE_RENAME"] = "www.example.com"
     assert gnt("instance rename web1 www").out == "Instance 'web1' renamed to 'www.example.com'\n"
 

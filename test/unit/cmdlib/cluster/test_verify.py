@@ -118,6 +118,16 @@ def test_bad_hypervisor_parameters_are_found(certificates, monkeypatch):
     assert any("web.example.com" in line for line in findings(master, "ECLUSTERCFG"))
 
 
+def test_an_instance_whose_name_shortens_another_one_is_a_warning(certificates, monkeypatch):
+    master = Master(
+        cluster_of(1, (instance_of("web"), dataclasses.replace(instance_of("www"), name="web")))
+    )
+    monkeypatch.setattr(master.config, "verify", list)
+    assert master.run(verify_config()) is True
+    (line,) = findings(master, "ECLUSTERCFG")
+    assert line.startswith("WARNING:ECLUSTERCFG:cluster::the name of instance web is the short")
+
+
 # -- verification of a group -----------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from fakes.config import cluster_of, instance_of
@@ -431,3 +433,31 @@ def test_a_guest_which_could_never_start_is_refused(master):
         op, errors.ECODE_INVAL
     )
     assert master.rpc.acting() == []
+
+
+# -- names of which one is the short form of another ---------------------------
+
+
+def test_a_name_which_shortens_another_one_is_refused(master):
+    text = master.refused(create(instance_name="other"), errors.ECODE_NOTUNIQUE)
+    assert "other is the short form of other.example.com" in text
+    assert "--exact-name" in text
+
+
+def test_a_name_which_another_one_shortens_is_refused():
+    master = Master(cluster_of(3, (dataclasses.replace(instance_of("web"), name="web"),)))
+    text = master.refused(create(), errors.ECODE_NOTUNIQUE)
+    assert "web is the short form of web.example.com" in text
+    # Not a component of the name.
+    assert master.run(create(instance_name="web-2.example.com")) == ["node2.example.com"]
+
+
+def test_a_similar_name_is_accepted_by_option(master):
+    assert master.run(create(instance_name="other", exact_name=True)) == ["node2.example.com"]
+
+
+def test_a_similar_name_which_another_job_has_reserved_is_refused(master):
+    master.config.reserving_for("another job").reserve_instance_name("web")
+    master.refused(create(), errors.ECODE_NOTUNIQUE)
+    # The refused job does not keep its name.
+    master.config.reserving_for("a third job").reserve_instance_name("web.example.com")

@@ -51,10 +51,14 @@ def require_address_unused(name: str, address: str) -> None:
         )
 
 
-def reserve(config: Config, name: str) -> None:
+def reserve(config: Config, name: str, *, exact: bool, old_name: str = "") -> None:
     """Reserve the name of an instance until the logical unit ends.
 
-    :raises errors.OpPrereqError: another instance has it, or another job has reserved it.
+    :param exact: also accept a name which is the short form of another one, or has one as its
+        short form.
+    :param old_name: name which the instance gives up, so it may be such a form.
+    :raises errors.OpPrereqError: another instance has it, another job has reserved it, or a short
+        form would name two instances.
     """
     try:
         config.reserve_instance_name(name)
@@ -62,3 +66,13 @@ def reserve(config: Config, name: str) -> None:
         raise errors.OpPrereqError(
             f"instance {name} is already in the cluster, or is being added", errors.ECODE_EXISTS
         ) from err
+    # After the reservation: of two jobs which reserve such names, one at least sees the other.
+    other = None if exact else config.similar_instance_name(name, besides=old_name)
+    if other is not None:
+        short, full = sorted((name, other), key=len)
+        raise errors.OpPrereqError(
+            f"an instance cannot get the name {name}, because instance {other} is in the cluster,"
+            f" or is being added: {short} is the short form of {full}, so a command for one could"
+            " reach the other. Choose another name, or use --exact-name.",
+            errors.ECODE_NOTUNIQUE,
+        )
