@@ -281,7 +281,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("evacuate", "explain"),
         ("answer",),
     ),
-    "replication": (("majority", "peer"), ("quorum",)),
+    "replication": (("majority", "peer"), ("background", "quorum")),
     "htools/capacity": (
         ("places", "roles"),
         ("ranking",),

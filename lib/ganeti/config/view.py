@@ -29,6 +29,7 @@ from ganeti.objects import (
     filled_instance,
 )
 from ganeti.objects.by_node import instances_of_node
+from ganeti.replication import quorum
 from ganeti.utils import suggest, text
 
 
@@ -174,6 +175,10 @@ class Questions(abc.ABC):
     def master_candidates(self) -> tuple[Node, ...]:
         """Return the master candidates, including the master."""
         return tuple(node for node in self.nodes() if node.master_candidate)
+
+    def other_candidates(self) -> list[str]:
+        """Return the UUIDs of the online master candidates without the master."""
+        return quorum.other_candidates(self.snapshot())
 
     def online_nodes(self) -> tuple[Node, ...]:
         """Return the nodes which are not marked offline."""

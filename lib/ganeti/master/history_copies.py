@@ -2,28 +2,22 @@
 
 The candidates get the records of each change together with the change. A node which did not get
 one, or has just become a candidate, lacks records; so may every candidate when a master starts. A
-thread compares the files of such a node with those of the master and sends what is different. It
-sleeps while no candidate lacks anything.
+thread (:mod:`ganeti.replication.background`) compares the files of such a node with those of the
+master and sends what is different. It sleeps while no candidate lacks anything.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from ganeti import errors
 from ganeti.config import Config
 from ganeti.configfile import history_files
+from ganeti.replication.background import BackgroundCopies, Copied
 from ganeti.rpc import RpcRunner
 from ganeti.utils import fs
 from ganeti.wire.calls import CONFIG_HISTORY_DIGESTS, CONFIG_HISTORY_WRITE
 
-_log = logging.getLogger(__name__)
-
-#: Seconds until a candidate is tried again: the first pause, and the longest.
-PAUSE_S: Final = (1.0, 60.0)
 # A message has whole records, and not much more bytes than this.
 _PART_BYTES: Final = 1 << 20
 # A change may arrive at any moment; its record makes another comparison necessary.
@@ -40,63 +34,23 @@ class HistoryCopies:
         self._config = config
         self._rpc = rpc
         self._directory = directory
-        self._changed = threading.Condition()
-        self._incomplete: set[str] = set()
-        self._ended = False
+        self._copies = BackgroundCopies(
+            Copied(
+                "the history of the configuration",
+                config.other_candidates,
+                self._bring_up_to_date,
+            )
+        )
+        #: Notes that nodes lack records; the argument has their UUIDs.
+        self.note_incomplete = self._copies.note
+        #: Sends now; returns the UUIDs of those which still lack records.
+        self.send = self._copies.send
+        self.stop = self._copies.stop
 
     def start(self) -> None:
         """Compare all candidates in a thread, now, and later those which lack something."""
-        self.note_incomplete(node.uuid for node in self._config.online_nodes())
         self._config.call_when_incomplete(self.note_incomplete)
-        threading.Thread(target=self._run, name="history-copies", daemon=True).start()
-
-    def stop(self) -> None:
-        """End the thread of :meth:`start`."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def note_incomplete(self, uuids: Iterable[str]) -> None:
-        """Note that nodes lack records."""
-        with self._changed:
-            self._incomplete.update(uuids)
-            self._changed.notify_all()
-
-    def _run(self) -> None:
-        pause_s, longest_s = PAUSE_S
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ended or self._incomplete)
-            # Others which lack the same change are noted meanwhile.
-            failed = set() if self._ended else self.send()
-            with self._changed:
-                if failed:
-                    self._changed.wait_for(lambda: self._ended, pause_s)
-                if self._ended:
-                    return
-            pause_s = min(2 * pause_s, longest_s) if failed else PAUSE_S[0]
-
-    def send(self) -> set[str]:
-        """Send to the candidates which lack something what they lack.
-
-        :returns: those which still do; they are tried again.
-        """
-        with self._changed:
-            targets, self._incomplete = self._incomplete, set()
-        master = self._config.master_node().uuid
-        candidates = {node.uuid for node in self._config.online_nodes() if node.master_candidate}
-        failed = set()
-        for uuid in sorted(targets & candidates - {master}):
-            try:
-                current = self._bring_up_to_date(uuid)
-            except (errors.GenericError, OSError, ValueError) as err:
-                # ValueError: a damaged file of the master is no text. The thread goes on.
-                _log.warning("the history of the configuration cannot be sent: %s", err)
-                current = False
-            if not current:
-                failed.add(uuid)
-        self.note_incomplete(failed)
-        return failed
+        self._copies.start()
 
     def _bring_up_to_date(self, uuid: str) -> bool:
         """Send what one node lacks; return whether it has everything then."""

@@ -33,6 +33,11 @@ def online_candidates(data: ConfigData) -> list[str]:
     return [uuid for uuid, node in data.nodes.items() if node.master_candidate and not node.offline]
 
 
+def other_candidates(data: ConfigData) -> list[str]:
+    """Return the UUIDs of the online master candidates without the master, in no order."""
+    return [uuid for uuid in online_candidates(data) if uuid != data.cluster.master_node]
+
+
 def members(data: ConfigData) -> frozenset[str]:
     """Return the members of which a majority is needed: UUIDs of nodes, and the witness."""
     return with_witness(online_candidates(data), witness=bool(data.cluster.witness))

@@ -20,6 +20,7 @@ from ganeti.configfile.files import FILE_MODE
 from ganeti.constants import job as job_const
 from ganeti.jobstore.inventory import Inventory
 from ganeti.platform import paths
+from ganeti.replication import quorum
 from ganeti.rpc.runner import OnResult, Question, RpcRunner
 from ganeti.wire.calls import (
     CONFIG_REWRITE,
@@ -204,16 +205,7 @@ class QueueTransport:
         """Return the UUIDs of the candidates which are online, without the master."""
         data = self._snapshot()
         if self._known[0] is not data:
-            self._known = (
-                data,
-                tuple(
-                    uuid
-                    for uuid, node in data.nodes.items()
-                    if node.master_candidate
-                    and not node.offline
-                    and uuid != data.cluster.master_node
-                ),
-            )
+            self._known = (data, tuple(quorum.other_candidates(data)))
         return self._known[1]
 
     def update(self, node_uuid: str, files: dict[str, str]) -> None:
