@@ -196,18 +196,20 @@ def _build_image(demo: Demo) -> bool:
     return not done.failed
 
 
-def _run(demo: Demo, hypervisor: str | None) -> None:
-    with_image = with_qemu = False
+def _run(demo: Demo, hypervisor: str | None) -> bool:
+    """Show everything; returns whether the guest ran under QEMU and has a console."""
+    with_image = False
 
     def prepare() -> None:
-        nonlocal with_qemu, with_image
+        nonlocal with_image
         with_qemu = _have_qemu(demo, hypervisor)
-        with_image = _build_image(demo)
+        # Only a guest under QEMU boots the image, for which a kernel is downloaded.
+        with_image = with_qemu and _build_image(demo)
         demo.print_indented(_how_guests_run(hypervisor, with_qemu, with_image))
 
-    demo.step("Look for QEMU, and build the boot image of the guest", prepare)
-    real = with_qemu and with_image
-    kind = "kvm" if real else "fake"
+    purpose = "Look for QEMU, and build the boot image of the guest"
+    demo.step("Choose the hypervisor" if hypervisor == "fake" else purpose, prepare)
+    kind, content = ("kvm", "a small Linux on a disk") if with_image else ("fake", "a disk")
 
     def make_cluster() -> None:
         demo.print_indented(
@@ -220,14 +222,14 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
     demo.step("Create a virtual cluster of three nodes", make_cluster)
     first, second, third = (node.name for node in vcluster.read(demo.directory).nodes)
     demo.step(
-        f"Add the instance {GUEST} with a small Linux on a disk in shared storage, and start it",
+        f"Add the instance {GUEST} with {content} in shared storage, and start it",
         lambda: _add_guest(demo, first, kind, with_image),
     )
     demo.step(
         f"Add the instance {IDLE}, without a disk, under the fake hypervisor",
         lambda: _add_idle(demo, third),
     )
-    if real:
+    if with_image:
         demo.step("Read the serial console of the guest", lambda: _listen(demo, first))
         demo.step(
             f"Live-migrate {GUEST} from {first} to {second}, and compare its console",
@@ -240,13 +242,14 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
         )
     demo.step(
         f"Fail {GUEST} over to {third}: stop it, and start it there",
-        lambda: _fail_over(demo, third, real),
+        lambda: _fail_over(demo, third, with_image),
     )
     demo.step(
         f"Kill the process of {GUEST}, and wait until the watcher has started it again",
-        lambda: _kill(demo, third, real),
+        lambda: _kill(demo, third, with_image),
     )
     demo.step("List everything", lambda: _list(demo))
+    return with_image
 
 
 def _how_guests_run(hypervisor: str | None, with_qemu: bool, with_image: bool) -> str:
@@ -345,15 +348,19 @@ def _stop_command(directory: str) -> str:
     return "make demo-stop" + ("" if directory == usual else f" DEMO={shlex.quote(directory)}")
 
 
-def _closing(directory: str) -> str:
+def _closing(directory: str, with_console: bool) -> str:
+    """Return the last lines: how to use the cluster, and how to stop it.
+
+    :param with_console: the guest has a console; a simulated one has none.
+    """
     tool = shlex.quote(f"{paths.project_dir() or ''}/tools/vcluster")
     place = shlex.quote(directory)
+    console = f"\n    gnt-instance console {GUEST}" if with_console else ""
     return f"""
 The cluster continues to run. To use it in this shell:
 
     eval "$({tool} env {place})"
-    gnt-instance list
-    gnt-instance console {GUEST}
+    gnt-instance list{console}
 
 To stop it and remove its directory:
 
@@ -405,9 +412,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return 1
         started = time.monotonic()
-        _run(demo, options.hypervisor)
+        with_console = _run(demo, options.hypervisor)
         print(f"\nThe demonstration took {time.monotonic() - started:.0f} s.")
-        print(_closing(demo.directory))
+        print(_closing(demo.directory, with_console))
     except (errors.GenericError, OSError) as err:
         print(f"demo: {err}", file=sys.stderr)
         if os.path.isdir(demo.directory):

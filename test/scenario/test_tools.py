@@ -34,6 +34,7 @@ def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
     directory = str(cluster_directory)
     try:
         shown = _devel("demo", "--hypervisor", hypervisor, directory).ok().stdout
+        assert ("gnt-instance console" in shown) is (hypervisor == "kvm")
         if hypervisor == "kvm":
             assert "the guest was not restarted" in shown
             assert re.search("the guest stood still for .*migration_downtime", shown, re.DOTALL)
