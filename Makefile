@@ -94,7 +94,7 @@ help:
 	@echo "  make install    install below PREFIX=$(PREFIX) for this machine; DESTDIR=DIRECTORY puts the"
 	@echo "                  files below another root       (python3-pycurl and other packages)"
 	@echo "  make deb        build the Debian package in build/deb, and check it with lintian  (build-essential,"
-	@echo "                  debhelper, dh-python, lintian)"
+	@echo "                  debhelper, dh-python, lintian); DEBFULLNAME and DEBEMAIL name its maintainer"
 	@echo "  make sdist      write the source of the last commit to build/dist, as an archive"
 	@echo "  make wheel      build the package for programs which use it as a library         (venv)"
 	@echo "  make clean      remove everything that was built, except .venv"
@@ -215,8 +215,9 @@ completion: venv
 install:
 	devel/install-ganeti --prefix "$(PREFIX)" --destdir "$(DESTDIR)" --python "$(PYTHON)"
 
+# For example: make deb DEBFULLNAME="Virtual machines team" DEBEMAIL=vm-team@example.com
 deb:
-	devel/make-deb
+	@devel/make-deb
 
 # The same bytes for each build of a commit, with any configuration of git.
 sdist:

@@ -26,6 +26,10 @@ needs_debhelper = pytest.mark.skipif(
 )
 
 
+# For whom a package is asked; the same for each build.
+MAINTAINER = {"DEBFULLNAME": "Virtual machines", "DEBEMAIL": "vm@example.org"}
+
+
 def run(*argv: str, cwd: Path = TOP, **environment: str) -> str:
     done = subprocess.run(
         argv, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}
@@ -44,8 +48,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def package(checkout: Path) -> Path:
-    run("devel/make-deb", cwd=checkout)
+    printed = run("devel/make-deb", cwd=checkout, **MAINTAINER)
     (found,) = (checkout / "build/deb").glob("ganeti-py_*.deb")
+    # The next step, with the name of the file that was built.
+    assert f"\n    apt-get install ./{found.name}\n" in printed
+    assert "names no address" not in printed
     return found
 
 
@@ -53,7 +60,7 @@ def package(checkout: Path) -> Path:
 def test_the_package_is_reproducible(checkout: Path, package: Path) -> None:
     """The first build has passed lintian."""
     before = hashlib.sha256(package.read_bytes()).hexdigest()
-    run("devel/make-deb", "--no-lintian", cwd=checkout)
+    run("devel/make-deb", "--no-lintian", cwd=checkout, **MAINTAINER)
     assert hashlib.sha256(package.read_bytes()).hexdigest() == before
 
 
@@ -85,6 +92,7 @@ def test_the_content_of_the_package(package: Path, tmp_path: Path) -> None:
         assert not re.search(r"rm\b.*(/srv|/var/lib/ganeti)", text)
         run("sh", "-n", str(tmp_path / "DEBIAN" / script))
     control = (tmp_path / "DEBIAN/control").read_text()
+    assert "Maintainer: Virtual machines <vm@example.org>\n" in control
     assert "Conflicts: ganeti, " in control and "Provides: ganeti (= 3.1.0)" in control
 
 
