@@ -106,7 +106,11 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("installed") / "usr"
     installer = str(ROOT / "devel/install-ganeti")
     argv = (installer, "--prefix", str(found), "--python", sys.executable)
-    run_program(argv, Cluster.outside()).ok()
+    printed = run_program(argv, Cluster.outside()).ok().stdout
+    # The next step, for each of the machines.
+    assert "\n    gnt-cluster init --enabled-hypervisors=kvm " in printed
+    assert "\n    gnt-node add " in printed
+    assert printed.endswith(f"Run: export PATH=$PATH:{found}/sbin\n")
     return found
 
 
