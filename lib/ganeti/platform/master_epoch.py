@@ -144,7 +144,13 @@ def read(here: paths.Paths | None = None) -> MasterState:
                 found[word] = parse(value)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, errors.ParseError) as err:
+    except OSError as err:
+        # The file may be whole.
+        raise errors.ConfigurationError(
+            f"cannot read {here.master_state_file}: {err.strerror or err}. This node obeys no"
+            " master until the file can be read"
+        ) from err
+    except (ValueError, errors.ParseError) as err:
         raise errors.ConfigurationError(
             f"cannot read {here.master_state_file}: {err}. This node obeys no master, because it"
             " does not know which one it has promised to obey. When one master daemon runs, and"

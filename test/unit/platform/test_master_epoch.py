@@ -163,6 +163,14 @@ def test_damaged(here: paths.Paths, text: str) -> None:
         master_epoch.admit(E1)
 
 
+def test_a_file_which_cannot_be_read_is_not_to_be_removed(here: paths.Paths) -> None:
+    """It may be whole: the node has too many open files, or its disk fails for a moment."""
+    os.mkdir(here.master_state_file)
+    with pytest.raises(errors.ConfigurationError, match="until the file can be read") as caught:
+        master_epoch.read()
+    assert "remove" not in str(caught.value)
+
+
 def test_a_torn_file_is_damaged_wherever_it_ends(here: paths.Paths) -> None:
     """A part of a number or of an owner would be another epoch, and a lower one."""
     master_epoch.claim(Epoch(12, "uuid-1"))
