@@ -270,7 +270,8 @@ class NodeCopies:
             never.wait(pause_s)
             begun = time.monotonic()
             try:
-                sent = self.inform_others()
+                with shortage.as_error():
+                    sent = self.inform_others()
             except errors.GenericError as err:
                 log.warning("cannot send the ssconf values to all nodes: %s", err)
                 sent = True
@@ -570,7 +571,8 @@ class NodeCopies:
             never.wait(pause_s)
             pause_s = min(2 * pause_s, longest_s)
             try:
-                self.catch_up()
+                with shortage.as_error():
+                    self.catch_up()
             except errors.GenericError as err:
                 log.warning("cannot bring nodes up to date: %s", err)
             with self._committing:

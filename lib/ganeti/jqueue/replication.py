@@ -39,7 +39,7 @@ from ganeti.jqueue.commit import Delivered
 from ganeti.jqueue.outbox import Outbox, QueueMessage
 from ganeti.replication.majority import Tally, majority
 from ganeti.replication.peer import CopyState, Peer
-from ganeti.utils import states
+from ganeti.utils import shortage, states
 
 _log = logging.getLogger(__name__)
 
@@ -467,11 +467,12 @@ class _Peer(Peer):
     def _compare(self, since: float) -> errors.GenericError | None:
         """Find the files which the candidate lacks besides those to be sent already."""
         try:
-            plan = catch_up.plan(self.uuid, self._here, since, self._ask)
-            if plan.purge:
-                self._transport.purge(self.uuid)
-            if plan.drained is not None:
-                _send_flag(self._transport, self._here, [self.uuid], plan.drained)
+            with shortage.as_error():
+                plan = catch_up.plan(self.uuid, self._here, since, self._ask)
+                if plan.purge:
+                    self._transport.purge(self.uuid)
+                if plan.drained is not None:
+                    _send_flag(self._transport, self._here, [self.uuid], plan.drained)
         except errors.GenericError as err:
             with self._progress:
                 self._failed(err)
@@ -516,7 +517,8 @@ class _Peer(Peer):
             message = self._outbox.take()
         begun = time.monotonic()
         try:
-            self._send(message)
+            with shortage.as_error():
+                self._send(message)
         except errors.GenericError as err:
             with self._progress:
                 self._outbox.put_back(message)

@@ -24,7 +24,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.cluster import OpClusterRenewCrypto
 from ganeti.platform import paths
 from ganeti.rpc import RpcRunner
-from ganeti.utils import clock, fs, x509
+from ganeti.utils import clock, fs, shortage, x509
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,8 @@ class CertificateRenewal:
         while not self._ended.wait(pause_s):
             pause_s = PAUSE_S
             try:
-                self.poll()
+                with shortage.as_error():
+                    self.poll()
             except (errors.GenericError, OSError) as err:
                 _log.error("the certificates of the cluster cannot be renewed: %s", err)
 

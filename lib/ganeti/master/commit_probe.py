@@ -232,7 +232,8 @@ class CommitProbe:
     def _run(self) -> None:
         while True:
             try:
-                pause_s = self.round()
+                with shortage.as_error():
+                    pause_s = self.round()
             except errors.GenericError as err:
                 pause_s = _IDLE_S
                 _log.error("cannot probe whether a majority takes changes: %s", err)

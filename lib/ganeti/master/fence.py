@@ -24,6 +24,7 @@ from ganeti.configfile.content import Change
 from ganeti.constants import cli as exit_codes
 from ganeti.jobstore.store import QueueStore
 from ganeti.platform import master_epoch
+from ganeti.utils import shortage
 
 # Seconds between two checks whether this node has heard of another master.
 CHECK_S = 2.0
@@ -138,8 +139,9 @@ class Fence:
     def check(self) -> None:
         """End if this node has heard of another master."""
         try:
-            known = master_epoch.read().epoch
-        except errors.ConfigurationError as err:
+            with shortage.as_error():
+                known = master_epoch.read().epoch
+        except (errors.ConfigurationError, shortage.Lacking) as err:
             logging.error("cannot read the epoch of the master: %s", err)
             return
         if known > self.epoch:

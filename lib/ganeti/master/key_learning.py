@@ -24,6 +24,7 @@ from ganeti.objects import ConfigData, updated
 from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, RpcRunner, key_pins
 from ganeti.rpc.results import Result
+from ganeti.utils import shortage
 from ganeti.wire.calls import VERSION
 
 _log = logging.getLogger(__name__)
@@ -69,7 +70,8 @@ class KeyLearning:
     def _run(self) -> None:
         while True:
             try:
-                self.poll()
+                with shortage.as_error():
+                    self.poll()
             except errors.GenericError as err:
                 _log.error("the keys of nodes could not be written into the configuration: %s", err)
             if self._ended.wait(PAUSE_S):

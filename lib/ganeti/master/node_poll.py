@@ -30,7 +30,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.node import OpNodeAutoFailover
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.results import Result, is_gone
-from ganeti.utils import clock
+from ganeti.utils import clock, shortage
 from ganeti.wire.calls import DRBD_WAITING, Call
 
 _log = logging.getLogger(__name__)
@@ -161,7 +161,8 @@ class NodePoll:
         pause_s = ROUND_S
         while not self._stop.wait(pause_s):
             try:
-                pause_s = self.round()
+                with shortage.as_error():
+                    pause_s = self.round()
             except errors.GenericError as err:
                 pause_s = ROUND_S
                 _log.error("cannot watch the nodes: %s", err)

@@ -428,7 +428,8 @@ class OrphanedWorkLocks:
                 pause_s = min(2 * pause_s, UNRESPONSIVE_POLL_S)
             self._wake.clear()
             try:
-                self.poll()
+                with shortage.as_error():
+                    self.poll()
             except errors.GenericError as err:
                 _log.error("cannot ask for work of ended jobs: %s", err)
             with self._lock:

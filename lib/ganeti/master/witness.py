@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from ganeti import errors
 from ganeti.config import Config
 from ganeti.master.fence import Fence
 from ganeti.objects import ConfigData
@@ -21,6 +22,7 @@ from ganeti.replication.majority import WITNESS
 from ganeti.replication.quorum import members, online_candidates
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.witness import HigherEpoch, Witness, WitnessError, open_witness
+from ganeti.utils import shortage
 from ganeti.wire.calls import MASTER_VOTE
 
 _log = logging.getLogger(__name__)
@@ -150,7 +152,12 @@ class MasterWitness:
 
     def _watch(self) -> None:
         while True:
-            self._say(self.poll())
+            try:
+                with shortage.as_error():
+                    text = self.poll()
+            except errors.GenericError as err:
+                text = str(err)
+            self._say(text)
             if self._stop.wait(POLL_S):
                 return
 

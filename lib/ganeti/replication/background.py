@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.replication.peer import CopyState, Peer
+from ganeti.utils import shortage
 
 _log = logging.getLogger(__name__)
 
@@ -168,7 +169,8 @@ class BackgroundCopies:
             peer.begins()
         problem = "it changes faster than it can be sent"
         try:
-            current = self._copied.send_to(peer.uuid)
+            with shortage.as_error():
+                current = self._copied.send_to(peer.uuid)
         except (errors.GenericError, OSError, ValueError) as err:
             # ValueError: a damaged file of the master is no text. The thread goes on.
             current, problem = False, str(err)

@@ -6,10 +6,11 @@ The functions which start threads are for those which a program can do without f
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
@@ -72,6 +73,28 @@ def outlast(fn: Callable[[], _T], *, timeout_s: float, what: str) -> _T:
         return retry.until(attempt, timeout_s=timeout_s, delay=_PAUSES)
     except errors.RetryTimeout:
         raise raised[-1] from None
+
+
+class Lacking(errors.GenericError):
+    """This machine lacks something that the work needs, so it is tried again later."""
+
+
+@contextlib.contextmanager
+def as_error() -> Iterator[None]:
+    """Let what the machine lacks be an error as any other one, so that a loop outlasts it.
+
+    A thread which does the same again and again catches :exc:`ganeti.errors.GenericError`; one that
+    ended for a moment without descriptors would leave its work undone until the program ends.
+
+    :raises Lacking: the machine lacks something; other errors pass unchanged.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, MemoryError) as err:
+        lacking = described(err)
+        if not lacking:
+            raise
+        raise Lacking(f"this machine lacks something: {lacking}") from err
 
 
 def start_thread(target: Callable[..., object], *args: Any, name: str) -> threading.Thread | None:

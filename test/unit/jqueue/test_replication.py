@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -156,3 +158,40 @@ def test_a_copy_which_was_lost_gets_its_version_before_all_changes(
     finally:
         made.stop()
     assert sent == ["job-1", "version", "job-1"]
+
+
+@pytest.mark.parametrize("where", ["message", "comparison"])
+def test_a_candidate_gets_all_after_a_shortage(
+    clock: _Clock, candidate: _Candidate, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The thread of a candidate which ended would leave the queue without a majority for good."""
+    lacking: list[Exception] = [
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+    ]
+    sent: list[str] = []
+
+    def lack(at: str) -> None:
+        if at == where and lacking:
+            raise lacking.pop()
+
+    def update(_node_uuid: str, files: dict[str, str]) -> None:
+        lack("message")
+        sent.extend(files)
+
+    def plan(*_args: object) -> CatchUpPlan:
+        lack("comparison")
+        return CatchUpPlan(False, {}, [], [], None)
+
+    monkeypatch.setattr(candidate, "update", update)
+    monkeypatch.setattr(catch_up, "plan", plan)
+    made = replication.Replicator(replication.Candidates(candidate), None, retry_s=0.0)  # type: ignore[arg-type]
+    made.start()
+    try:
+        made.send({"job-1": "success"}, [], ended=True)
+        with made.progress:
+            assert made.progress.wait_for(lambda: "job-1" in sent, 60)
+    finally:
+        made.stop()
+    assert lacking == []

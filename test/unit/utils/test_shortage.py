@@ -128,3 +128,21 @@ def test_a_file_is_replaced_without_a_thread(
     (fd,) = closed
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fd)
+
+
+@pytest.mark.parametrize(
+    "error", [lacking(errno.EMFILE), MemoryError(), RuntimeError("can't start new thread")]
+)
+def test_a_loop_gets_what_is_lacking_as_an_error(error: Exception) -> None:
+    with pytest.raises(shortage.Lacking, match="this machine lacks something") as caught:
+        with shortage.as_error():
+            raise error
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [lacking(errno.EIO), RuntimeError("x"), errors.LockError("y")])
+def test_another_error_passes_the_loop_unchanged(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        with shortage.as_error():
+            raise error
+    assert caught.value is error
