@@ -6,17 +6,19 @@ same time: which ones have power, daemons that run, a disk that can be written, 
 which each of them reaches each other one. While one and the same majority is well, a time without a
 commit is measured, and :data:`LIMITS` says for each kind of fault how long it may be.
 
-The limits are for an idle machine. They become longer with the load: by the number of processes
-which want to run for each processor.
+The limits are for a machine which has nothing else to do. A :class:`Pace` measures during the run
+how much longer a piece of work takes than the time for which a processor works on it, and the
+limits become longer by this factor.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
-import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -28,6 +30,11 @@ from devel.chaos.luxi import Luxi, RefusedError
 AVAILABLE: Final = "a majority that is well commits"
 #: Seconds between two looks at the nodes, and between two commits.
 PAUSE_S: Final = 0.5
+# A sample of the pace: seconds of a processor, and how much of the work is done at once. The
+# samples of the last hour are kept.
+_WORK_S: Final = 0.02
+_BLOCK: Final = bytes(1 << 18)
+_MOST_SAMPLES: Final = 7200
 #: Seconds after the end of a fault in which it still explains a pause.
 AFTER_S: Final = 30.0
 #: Seconds without a commit, by the kind of fault which comes together with it.
@@ -140,6 +147,36 @@ class Account:
         self._standing, self._since = frozenset(), None
 
 
+class Pace:
+    """Measures how much slower this machine is than one which has nothing else to do.
+
+    A sample is a piece of work: the time which it takes, divided by the time for which a processor
+    works on it. That is 1 when nobody else wants the processor, on a fast machine and on a slow
+    one. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float, float]] = deque(maxlen=_MOST_SAMPLES)
+
+    def measure(self) -> None:
+        """Take a sample."""
+        begun, worked = time.monotonic(), time.thread_time()
+        # The lock of the interpreter is released, so other threads of this process cost nothing.
+        while (used := time.thread_time() - worked) < _WORK_S:
+            hashlib.sha256(_BLOCK).digest()
+        self.add(now(), time.monotonic() - begun, used)
+
+    def add(self, when: float, took_s: float, worked_s: float) -> None:
+        """Add a sample which was taken."""
+        self._samples.append((when, took_s, worked_s))
+
+    def slowness(self, since: float = 0.0) -> float:
+        """Return the mean since a moment, at least 1."""
+        some = [one for one in self._samples.copy() if one[0] >= since] or list(self._samples)[-1:]
+        took, worked = sum(one[1] for one in some), sum(one[2] for one in some)
+        return max(1.0, took / worked) if worked else 1.0
+
+
 class Meter:
     """Commits, looks and measures, in threads of its own.
 
@@ -149,6 +186,7 @@ class Meter:
 
     def __init__(self, lab: Lab, active: Callable[[], frozenset[str]]) -> None:
         self.commits = 0
+        self.pace = Pace()
         self.account = Account()
         self._lab = lab
         self._active = active
@@ -213,6 +251,7 @@ class Meter:
 
     def _look_often(self) -> None:
         for _ in self._turns(0):
+            self.pace.measure()
             well = well_nodes(self._lab)
             kinds = self._active()
             with self._lock:
@@ -222,7 +261,7 @@ class Meter:
                     self._judge(pause)
 
     def _judge(self, pause: Pause) -> None:
-        limit_s = pause.limit_s(slowness())
+        limit_s = pause.limit_s(self.pace.slowness(pause.begun))
         if pause.seconds > limit_s and pause.begun not in self._reported:
             self._reported.add(pause.begun)
             names = ", ".join(sorted(pause.kinds)) or "no fault"
@@ -271,8 +310,3 @@ def well_nodes(lab: Lab) -> set[str]:
 
 #: Daemons without which a node neither votes nor takes the role.
 _NEEDED: Final[Sequence[str]] = ("ganeti-noded", "ganeti-failoverd")
-
-
-def slowness() -> float:
-    """Return how many processes want to run for each processor, at least 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -23,9 +23,9 @@ KNOWN: Final = Path(__file__).with_name("known")
 _COPIED: Final = ("lib", "daemons", "scripts", "tools", "packaging")
 #: How often a run is begun for a seed until its cluster could be made.
 _ATTEMPTS: Final = 4
-#: The exit code of a run whose cluster could not be made.
 #: How often a planned run is repeated until it finds its defect.
 _REPEATED: Final = 3
+#: The exit code of a run whose cluster could not be made.
 _NOT_MADE: Final = 2
 #: Seeds for each defect, by the begin of its description. Their first rounds have faults which can
 #: show it; with other seeds the run takes longer.
@@ -38,6 +38,7 @@ SEEDS: Final = {
 PLANNED: Final = {
     "a fault of the machine charged to a job": ("shortage.json", "--jobs", "processes"),
     "a journal thrown away": ("journal.json", "--configuration", "large"),
+    "health measured by reading": ("stalled.json",),
 }
 
 

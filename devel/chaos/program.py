@@ -152,7 +152,7 @@ class Run:
         self.faults = Faults(self.lab, self.say, self._note_tag)
         self.settled = Settled(self.lab, self.say)
         self.meter = Meter(self.lab, self.faults.active)
-        self.samples: list[trend.Sample] = []
+        self.sampler = trend.Sampler(lambda: trend.take(self.lab, DAEMONS))
         self.report = report.Report(seed)
         self._begun = now()
         self._crowd: list[users.User] = []
@@ -184,6 +184,7 @@ class Run:
             for user in self._crowd:
                 user.start()
             self.meter.start()
+            self.sampler.start()
             for one in rounds:
                 if limit_s is not None and now() - begun > limit_s:
                     break
@@ -196,6 +197,7 @@ class Run:
             found = self._last(found)
         finally:
             self.meter.stop()
+            self.sampler.stop()
             self._stop_users()
             if found:
                 self.lab.keep_files()
@@ -246,7 +248,6 @@ class Run:
             user.resting.set()
         try:
             found = self._check_often()
-            self.samples.append(trend.take(self.lab, DAEMONS))
             return [*self.meter.violations(), *found]
         finally:
             self.meter.go_on()
@@ -307,7 +308,7 @@ class Run:
             last += self._check()
             self.meter.rest()
             if not found and not last:
-                last = [*self.settled.leaks(master), *trend.growing(self.samples)]
+                last = [*self.settled.leaks(master), *trend.growing(self.sampler.samples)]
             found += [violation for violation in last if violation not in found]
         except (LabError, OSError, RefusedError) as err:
             found.append(Violation(SETTLES, f"{type(err).__name__}: {err}"))

@@ -11,7 +11,7 @@ from devel.chaos.availability import AVAILABLE
 from devel.chaos.checker import CHECKS, Violation
 from devel.chaos.history import FAILED, OK, UNKNOWN
 from devel.chaos.settle import LEAKS, SETTLES, VERIFY
-from devel.chaos.trend import TREND
+from devel.chaos.trend import LEAST_SAMPLES, TREND
 
 FENCED = "nodes switched off by the cluster"
 
@@ -60,7 +60,8 @@ class Report:
                 kind or "no fault": round(seconds, 1)
                 for kind, seconds in sorted(run.meter.account.longest.items())
             },
-            "samples": len(run.samples),
+            "slowness of the machine": round(run.meter.pace.slowness(), 2),
+            "samples": len(run.sampler.samples),
             "commands with a traceback": dict(errors),
             "violations": [[one.promise, one.text] for one in violations],
         }
@@ -97,7 +98,12 @@ class Report:
             lines.append(
                 f"  {daemon}: at most {most['descriptors']} descriptors, {most['mib']} MiB"
             )
-        lines += ["", "  seconds without a commit although a majority was well, at most, with:"]
+        slow = content["slowness of the machine"]
+        lines += [
+            "",
+            f"  work took {slow} times as long as on a machine which has nothing else to do",
+            "  seconds without a commit although a majority was well, at most, with:",
+        ]
         for kind, seconds in content["longest without a commit"].items():
             lines.append(f"  {seconds:5}  {kind}")
         lines.append("")
@@ -106,6 +112,12 @@ class Report:
         lines.append("")
         for promise in (*CHECKS, VERIFY, LEAKS, SETTLES, AVAILABLE, TREND):
             texts = [one.text for one in self._violations if one.promise == promise]
-            lines.append(f"  {'BROKEN' if texts else 'held  '}  {promise}")
+            few = promise == TREND and content["samples"] < LEAST_SAMPLES
+            word = "BROKEN" if texts else "short " if few else "held  "
+            lines.append(f"  {word}  {promise}")
+            if few:
+                lines.append(
+                    f"          {content['samples']} of {LEAST_SAMPLES} samples are too few"
+                )
             lines += [f"          {text}" for text in texts[:20]]
         return "\n".join(lines)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from devel.chaos import availability, schedule
-from devel.chaos.availability import LIMITS, Account, Pause, majorities
+from devel.chaos import schedule
+from devel.chaos.availability import LIMITS, Account, Pace, Pause, majorities
 
 NODES = [f"node{number}" for number in range(1, 6)]
 ALL = majorities(NODES, (), 5)
@@ -75,4 +75,20 @@ def test_the_slowest_kind_counts_and_the_load_of_the_machine() -> None:
     assert pause.limit_s(1) == LIMITS["blackout"]
     assert pause.limit_s(3) == 3 * LIMITS["blackout"]
     assert Pause(0, 1, NONE).limit_s(1) == LIMITS[""]
-    assert availability.slowness() >= 1
+
+
+def test_the_pace_is_the_time_of_work_by_the_time_of_a_processor() -> None:
+    pace = Pace()
+    assert pace.slowness() == 1
+    pace.add(1, 0.03, 0.01)
+    pace.add(2, 0.05, 0.01)
+    assert pace.slowness() == pytest.approx(4)
+    assert pace.slowness(since=2) == pytest.approx(5)
+    # When nothing was measured since then, the last sample counts.
+    assert pace.slowness(since=3) == pytest.approx(5)
+
+
+def test_a_measured_pace_is_at_least_that_of_an_idle_machine() -> None:
+    pace = Pace()
+    pace.measure()
+    assert pace.slowness() >= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,9 @@ MEMORY = ("node1: ganeti-masterd", "MiB")
 
 
 def samples(key: tuple[str, str], values: Sequence[float | None]) -> list[trend.Sample]:
-    return [{} if value is None else {key: value} for value in values]
+    """Make samples: each value was seen for some time."""
+    often = -(-trend.LEAST_SAMPLES // 9)
+    return [{} if value is None else {key: value} for value in values for _ in range(often)]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +28,7 @@ def samples(key: tuple[str, str], values: Sequence[float | None]) -> list[trend.
         (FILES, [number * 5 for number in range(9)]),
         (FILES, [None, None, None, None, *(number * 9 for number in range(1, 9))]),
         (MEMORY, [60 + 5 * number for number in range(15)]),
-        (DAEMON, [20, 100, 20, None, 40, 41, 20, 40, 60, 61, 60, 61]),
+        (DAEMON, [20, 100, 20, None, 40, 41, 90, 40, 60, 61, 60, 61]),
     ],
 )
 def test_growth_is_found(key: tuple[str, str], values: Sequence[float | None]) -> None:
@@ -40,7 +43,7 @@ def test_growth_is_found(key: tuple[str, str], values: Sequence[float | None]) -
         (DAEMON, [20] * 12),
         (DAEMON, [20, 25, 20, 23, 26, 21, 24, 20, 25, 22, 21, 20]),
         (MEMORY, [60] * 4 + [200] * 8),
-        (DAEMON, [20 + 9 * number for number in range(trend.LEAST_SAMPLES - 1)]),
+        (DAEMON, [20 + 9 * number for number in range(8)]),
         (DAEMON, [None] * 8 + [20, 40, 60, 80]),
         (FILES, [9, 30, 3] * 4),
     ],
@@ -66,3 +69,19 @@ def test_directories_which_differ_by_a_number_count_together(tmp_path: Path) -> 
         (top / f"import-export-{number}").mkdir(parents=True)
         (top / f"import-export-{number}" / "status").touch()
     assert trend.count_files("n", top)["n: run/import-export-N", "files"] == 3
+
+
+def test_samples_are_taken_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trend, "EVERY_S", 0.001)
+    enough = threading.Event()
+
+    def sample() -> trend.Sample:
+        if len(sampler.samples) == 2:
+            enough.set()
+        return {DAEMON: 1.0}
+
+    sampler = trend.Sampler(sample)
+    sampler.start()
+    assert enough.wait(60)
+    sampler.stop()
+    assert sampler.samples[:2] == [{DAEMON: 1.0}] * 2
