@@ -211,10 +211,10 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         self._unknown_instances(findings, plan, gathered)
         layout.instances(self.config, findings, plan.instances)
         storage.disks(plan.instances)
-        data = self.config.snapshot()
-        devices.check(data, findings, plan.instances, online, gathered.verify)
+        devices.check(self.config.snapshot(), findings, plan.instances, online, gathered.verify)
         findings.section("Looking for unknown volumes")
         storage.volumes()
+        storage.left_disks(plan.group)
         findings.section("Looking for unknown instances")
         self._orphans(findings, online, gathered)
         if CHECK_NPLUSONE_MEM not in self.op.skip_checks:
@@ -567,8 +567,23 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         for uuid in gathered.places.get(instance.name, ()):
             if uuid != node.uuid:
                 other = self.config.node(uuid).name
-                text = f"runs on node {other}, but its primary node is {node.name}"
+                text = (
+                    f"runs on node {other}, but its primary node is {node.name}."
+                    f" {self._way_back(instance, node)}"
+                )
                 findings.report("EINSTANCEWRONGNODE", instance.name, text)
+
+    def _way_back(self, instance: Instance, node: Node) -> str:
+        """Say what to do when an instance runs elsewhere than on its primary node."""
+        if self.config.disk_template(instance) not in MIRRORED:
+            return (
+                f"Its disks are on node {node.name} only. Look on both nodes which guest has the"
+                " disks, and end the other one by hand; never start it a second time before that"
+            )
+        return (
+            f"Use 'gnt-instance migrate --cleanup {instance.name}', which finds out where it runs,"
+            " and makes both nodes and the configuration agree"
+        )
 
     @staticmethod
     def _halted(findings: Findings, instance: Instance, halt: Halt) -> None:

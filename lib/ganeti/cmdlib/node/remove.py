@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
 from ganeti.cmdlib.ops.node import candidates
-from ganeti.objects import Node
+from ganeti.cmdlib.ops.verify import left_disks
+from ganeti.objects import Disk, Node
 from ganeti.opcodes.node import OpNodeRemove
 from ganeti.platform import watchdog_files
 from ganeti.wire.calls import NODE_ENSURE_DAEMON, NODE_LEAVE_CLUSTER
@@ -46,11 +49,13 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
                 " remove them first.",
                 errors.ECODE_INVAL,
             )
-        detached = [
-            disk.name or disk.uuid
+        here = [
+            disk
             for disk in self.config.snapshot().disks.values()
             if node.uuid in disk.nodes or node.uuid in disk.all_node_uuids()
         ]
+        self._refuse_left_disks(node, here)
+        detached = [disk.name or disk.uuid for disk in here]
         if detached:
             raise errors.OpPrereqError(
                 f"node {node.name} still has disks which were detached from their instances:"
@@ -59,6 +64,20 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
                 errors.ECODE_INVAL,
             )
         return node
+
+    def _refuse_left_disks(self, node: Node, here: Sequence[Disk]) -> None:
+        """Check that no interrupted operation has left disks of an instance on the node.
+
+        :param here: the disks which the configuration has on the node.
+        :raises errors.OpPrereqError: one has; nothing but such an operation may remove them.
+        """
+        uuids = {disk.uuid for disk in here}
+        for left in left_disks.find(self.config.snapshot()):
+            if left.owner is not None and left.disk.uuid in uuids:
+                raise errors.OpPrereqError(
+                    f"node {node.name} still has disk {left.name()}, {left.text()}",
+                    errors.ECODE_STATE,
+                )
 
     def _release(self, node: Node) -> None:
         """Let the node disarm its hardware watchdog, while it can still ask for that.

@@ -379,6 +379,20 @@ def test_an_instance_on_the_wrong_node(master):
     (line,) = findings(master, "EINSTANCEWRONGNODE")
     assert NODE3 in line
     assert NODE2 in line
+    assert "'gnt-instance migrate --cleanup db.example.com'" in line
+
+
+def test_an_instance_on_the_wrong_node_whose_disks_are_elsewhere(root):
+    """A clean-up refuses it, so that it is no advice."""
+    disk = disk_of("db", template="plain", node="node2")
+    db = instance_of("db", "node2", disks=(disk.uuid,), admin_state="up")
+    master = Master(cluster_of(3, (db,), (disk,)))
+    master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
+    master.rpc.run("db", "node3")
+    assert master.run(group()) is False
+    (line,) = findings(master, "EINSTANCEWRONGNODE")
+    assert "--cleanup" not in line
+    assert f"Its disks are on node {NODE2} only. Look on both nodes" in line
 
 
 def test_an_unknown_instance(master):

@@ -10,6 +10,7 @@ import pytest
 from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
+from ganeti.cmdlib.ops.disks import convert
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
 from ganeti.objects import Disk, Nic
@@ -504,6 +505,17 @@ def test_a_node_with_a_detached_disk_stays():
     said = master.refused(remove(), errors.ECODE_INVAL)
     assert disk.uuid in said
     assert "detached" in said
+
+
+def test_a_node_with_a_disk_which_a_conversion_left_stays():
+    """It could not be attached: the text says what removes it."""
+    web = instance_of("web", "node1")
+    old = disk_of("old", template="file", node="node2")
+    old = dataclasses.replace(old, iv_name="", name=convert.mark(web.uuid))
+    said = Master(cluster_of(3, (web,), (old,))).refused(remove(), errors.ECODE_STATE)
+    assert "an interrupted operation on disks of instance web.example.com left" in said
+    assert "a conversion or move of its disks, or the removal of the instance" in said
+    assert "attach" not in said
 
 
 def test_the_master_stays():

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from ganeti.rpc import RpcRunner
 
 
+_MARK = "conversion-"
+
+
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
     """The disks after a conversion.
@@ -74,7 +77,12 @@ class ConversionPlan:
 
 def mark(instance_uuid: str) -> str:
     """Return the name of detached disks which a conversion of an instance created or replaced."""
-    return f"conversion-{instance_uuid}"
+    return f"{_MARK}{instance_uuid}"
+
+
+def is_mark(name: str | None) -> bool:
+    """Tell whether a disk has the name which :func:`mark` gives, for any instance."""
+    return name is not None and name.startswith(_MARK)
 
 
 def marked(config: Config, instance: Instance) -> list[Disk]:

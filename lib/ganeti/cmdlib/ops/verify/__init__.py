@@ -8,6 +8,7 @@
 ``files``           files which all nodes share, the configuration, ssconf
 ``guest_users``     the users under which guests run
 ``layout``          nodes and disks of instances in the configuration
+``left_disks``      disks which interrupted operations have left
 ``maintenance``     nodes in maintenance
 ``mirrors``         replicas of mirrored disks, and who may write to them
 ``os_definitions``  OS definitions

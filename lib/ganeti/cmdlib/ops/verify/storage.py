@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib.base import why
-from ganeti.cmdlib.ops.disks import convert, replica_report
+from ganeti.cmdlib.ops.disks import replica_report
+from ganeti.cmdlib.ops.verify import left_disks
 from ganeti.cmdlib.ops.verify.mirrors import Answers, Asked, MirrorCheck
 from ganeti.config import damaged
 from ganeti.config.index_keys import LV, MINOR
@@ -26,6 +27,7 @@ from ganeti.wire.calls.base import Failed
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.cmdlib.ops.verify.left_disks import LeftDisk
     from ganeti.config import Config
     from ganeti.objects import Cluster, ConfigData, Disk, Instance, Node, NodeGroup
     from ganeti.rpc import RpcRunner
@@ -360,15 +362,10 @@ class StorageCheck:
                     f"volume {name} is missing on node {node.name}",
                 )
             for name in sorted(set(listed) - set(expected)):
-                owner = kept.get((node.uuid, name))
-                if owner is not None:
-                    self._findings.report(
-                        "ENODEORPHANLV",
-                        node.name,
-                        f"has volume {name}, which an interrupted operation on disks of instance"
-                        f" {owner.name} left. {replica_report.kept_hint(owner)}",
-                        warning=True,
-                    )
+                left = kept.get((node.uuid, name))
+                if left is not None:
+                    text = f"has volume {name}, {left.text()}"
+                    self._findings.report("ENODEORPHANLV", node.name, text, warning=True)
                     continue
                 parts = snapshots.split(name)
                 # A snapshot belongs to the owner of its volume.
@@ -399,30 +396,50 @@ class StorageCheck:
                         found[str(device.volume_id)] = instance.name
         return found
 
-    def _detached_volumes(self) -> tuple[set[tuple[str, str]], dict[tuple[str, str], Instance]]:
+    def _detached_volumes(self) -> tuple[set[tuple[str, str]], dict[tuple[str, str], LeftDisk]]:
         """Volumes of disks which no instance has: UUID of the node, and name.
 
         :returns: all of them; and those which an interrupted operation on an instance left.
         """
-        instances = self._data.instances.values()
-        used = {uuid for instance in instances for uuid in instance.disks}
-        found = [disk for uuid, disk in self._data.disks.items() if uuid not in used]
-        if not found:
-            return set(), {}
-        owners = {convert.mark(instance.uuid): instance for instance in instances}
-        detached: set[tuple[str, str]] = set()
-        kept: dict[tuple[str, str], Instance] = {}
-        for disk in found:
-            owner = owners.get(disk.name or "")
-            for device in disk.walk():
-                if not device.is_volume:
-                    continue
-                for node_uuid in disk.nodes:
-                    key = node_uuid, replica_report.volume_name(device)
-                    detached.add(key)
-                    if owner is not None:
-                        kept[key] = owner
+        used = {uuid for one in self._data.instances.values() for uuid in one.disks}
+        detached = {
+            (node_uuid, replica_report.volume_name(device))
+            for uuid, disk in self._data.disks.items()
+            if uuid not in used
+            for device in disk.walk()
+            if device.is_volume
+            for node_uuid in disk.nodes
+        }
+        kept = {
+            (node_uuid, replica_report.volume_name(device)): one
+            for one in left_disks.find(self._data)
+            for device in one.disk.walk()
+            if device.is_volume
+            for node_uuid in one.nodes
+        }
         return detached, kept
+
+    def left_disks(self, group: NodeGroup) -> None:
+        """Name the disks which interrupted operations left, other than volumes that were listed."""
+        left = left_disks.find(self._data)
+        if not left:
+            return
+        own = {node.uuid for node in self._data.nodes.values() if node.group == group.uuid}
+        listed = {
+            node.uuid
+            for node in self._nodes
+            if isinstance(self._answers[node.uuid].get(nv.LVLIST), dict)
+        }
+        asked = left_disks.to_ask(left, own, listed)
+        answers = self._ask(
+            BLOCKDEV_GETDIMENSIONS,
+            {
+                uuid: [(one.disk, one.owner) for one in some if one.owner is not None]
+                for uuid, some in asked.items()
+            },
+        )
+        left_disks.report(self._findings, self._data, asked, answers)
+        left_disks.report_without_owner(self._findings, self._data, left, own, listed)
 
     # -- disks of instances ----------------------------------------------------
 

@@ -684,6 +684,102 @@ def test_a_detached_disk_is_no_unknown_volume(broken: Cluster) -> None:
     assert broken.findings() == []
 
 
+def left(c: Cluster, template: str, *ident: str, owner: str = "web", node: str = "node1") -> Disk:
+    """Have a disk which an interrupted conversion left."""
+    disk = Disk(
+        dev_type=template,
+        logical_id=ident,
+        size=1024,
+        name=convert.mark(uuid_of(owner)),
+        nodes=(uuid_of(node),) if node else (),
+        uuid=f"uuid-left-{template}",
+        serial_no=1,
+    )
+    c.become(dataclasses.replace(c.data, disks={**c.data.disks, disk.uuid: disk}))
+    return disk
+
+
+LEFT = [
+    ("file", ("loop", "/srv/ganeti/file-storage/web/disk0")),
+    ("sharedfile", ("loop", "/srv/shared/web/disk0")),
+    ("rbd", ("rbd", "old.rbd.disk0")),
+    ("ext", ("provider", "old.ext.disk0")),
+]
+
+
+@pytest.mark.parametrize(("template", "ident"), LEFT)
+@pytest.mark.parametrize("node", ["node1", ""])
+def test_an_old_disk_which_a_conversion_left_is_named(
+    broken: Cluster, template: str, ident: tuple[str, ...], node: str
+) -> None:
+    """Also one which is no logical volume, and of which the record names no node."""
+    left(broken, template, *ident, node=node)
+    (found,) = broken.findings()
+    assert found[:4] == ["WARNING", "ENODEORPHANLV", "node", NODE1]
+    assert found[4].startswith(f"has disk {ident[-1]} ({template}), which an interrupted operation")
+    assert "instance web.example.com left" in found[4]
+    assert "The next 'gnt-instance replace-disks web.example.com', a conversion" in found[4]
+
+
+def test_a_record_of_a_disk_which_was_never_made_is_no_finding(broken: Cluster) -> None:
+    disk = left(broken, "file", "loop", "/srv/ganeti/file-storage/web/disk0")
+    broken.master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [
+        None if one.uuid == disk.uuid else [1 << 30, None] for one in args["disks"]
+    ]
+    assert broken.findings() == []
+
+
+def test_whether_an_old_disk_exists_is_not_always_known(broken: Cluster) -> None:
+    left(broken, "file", "loop", "/srv/ganeti/file-storage/web/disk0")
+    odd = errors.BlockDeviceError("not mounted")
+    broken.master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [odd]
+    (found,) = broken.findings()
+    assert found[4].startswith("may have disk /srv/ganeti/file-storage/web/disk0 (file), which")
+    del broken.master.rpc.answers["blockdev_getdimensions"]
+    call = "blockdev_getdimensions"
+    broken.master.rpc.errors[call, NODE1] = errors.NodeUnreachable(NODE1, call, "no route")
+    broken.findings()
+    (note,) = (line for line in broken.master.job.log if "it is unknown whether node" in line)
+    assert note.endswith("operations left: /srv/ganeti/file-storage/web/disk0 (file)")
+
+
+def test_an_old_volume_where_lvm_is_not_used_any_more(broken: Cluster) -> None:
+    data = broken.data
+    flat = dataclasses.replace(data.instances[uuid_of("flat")], disks=())
+    volume_left = dataclasses.replace(
+        data.disks[uuid_of("flat-disk0")], name=convert.mark(flat.uuid), iv_name=""
+    )
+    broken.become(
+        dataclasses.replace(
+            data,
+            instances={flat.uuid: flat},
+            disks={volume_left.uuid: volume_left},
+            cluster=dataclasses.replace(
+                data.cluster, enabled_disk_templates=("diskless", "file"), volume_group_name=None
+            ),
+        )
+    )
+    (found,) = [row for row in broken.findings() if row[1] == "ENODEORPHANLV"]
+    assert found[4].startswith(f"has disk {VG}/flat-lv (plain), which an interrupted operation")
+
+
+def test_an_old_disk_of_an_instance_which_was_removed(broken: Cluster) -> None:
+    """Nothing removes it any more, so that the text says how somebody does."""
+    left(broken, "file", "loop", "/srv/ganeti/file-storage/gone/disk0", owner="gone")
+    assert broken.findings() == []
+    (note,) = (line for line in broken.master.job.log if "removed since then" in line)
+    assert "has disk /srv/ganeti/file-storage/gone/disk0 (file) on node node1.example.com" in note
+    assert "--disk attach:uuid=uuid-left-file" in note
+
+
+def test_an_old_volume_of_an_instance_which_was_removed(broken: Cluster) -> None:
+    left(broken, "plain", VG, "old", owner="gone", node="node3")
+    broken.tell(NODE3, lvlist={f"{VG}/old": ["1024", False, False]})
+    (found,) = broken.findings()
+    assert found[:4] == ["WARNING", "ENODEORPHANLV", "node", NODE3]
+    assert "--disk attach:uuid=uuid-left-plain" in found[4]
+
+
 def stopped(c: Cluster, **record: Any) -> list[str]:
     """Verify while the mirrored instance is stopped; returns the notices."""
     c.instance("web", admin_state="down", disks_active=False)
