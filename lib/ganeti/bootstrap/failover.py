@@ -257,7 +257,8 @@ def failover(
     if not unattended:
         _undrain(found, runner, warnings, say)
     _start(found, runner, no_voting, say)
-    return warnings
+    late = None if unattended else node_state.await_master_address(config.cluster().master_ip)
+    return warnings if late is None else [*warnings, late]
 
 
 def _require_free_space() -> None:

@@ -34,16 +34,19 @@ class Initialized(NamedTuple):
     :ivar lacking: what instances need and this machine does not have.
     :ivar as_root: for each enabled hypervisor whose guests run as root: the option of
         ``gnt-cluster modify`` which changes that.
+    :ivar warnings: what did not work, although the cluster exists.
     """
 
     chosen: list[str]
     lacking: list[str]
     as_root: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
 
 def init_cluster(params: InitParams) -> Initialized:
     """Make this machine the first node and the master of a new cluster, and start its daemons.
 
+    It returns when the address of the cluster answers, or does not in time.
     What was not given is chosen from what this machine has (:mod:`ganeti.bootstrap.detection`).
 
     :raises OpPrereqError: a parameter is wrong, or this machine lacks something; the error names
@@ -93,7 +96,13 @@ def init_cluster(params: InitParams) -> Initialized:
         for daemon in (node_state.MASTER, node_state.CONFD, node_state.RAPI):
             start(daemon)
         undo.commit()
-    return Initialized(choice.words, findings.notes, _guests_as_root(data.cluster))
+    late = node_state.await_master_address(data.cluster.master_ip)
+    return Initialized(
+        choice.words,
+        findings.notes,
+        _guests_as_root(data.cluster),
+        [] if late is None else [late],
+    )
 
 
 def _configure_switch(params: Mapping[str, Any]) -> None:

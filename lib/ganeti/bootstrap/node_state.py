@@ -19,18 +19,46 @@ from ganeti import errors
 from ganeti.config import ssconf as ssconf_files
 from ganeti.configfile import files as configfile
 from ganeti.constants import job, ssconf
-from ganeti.platform import paths, ssh_keys, users, watchdog_files
-from ganeti.utils import daemonize, fs, process, x509
+from ganeti.platform import machine, paths, ssh_keys, users, watchdog_files
+from ganeti.utils import daemonize, fs, process, retry, x509
 from ganeti.utils.undo import UndoStack
 
 # The start of a daemon includes reading the configuration; this limit is for daemons that hang.
 _DAEMON_S = 300.0
+# The master daemon serves before it sets up the address, and the network looks for duplicates.
+_ADDRESS_S, _ADDRESS_TRY_S = 30.0, 1.0
 
 MASTER = "ganeti-masterd"
 NODED = "ganeti-noded"
 CONFD = "ganeti-confd"
 RAPI = "ganeti-rapi"
 FAILOVERD = "ganeti-failoverd"
+
+
+def await_master_address(ip: str) -> str | None:
+    """Wait until the address of the cluster answers, which the new master daemon sets up.
+
+    The node daemon of this node serves on it, as ``gnt-cluster verify`` checks. Where all nodes
+    are on one machine, the address is not set up, and nothing is waited for.
+
+    :returns: a warning when it does not answer within 30 seconds.
+    """
+    this = machine.current()
+    if not this.has_own_system:
+        return None
+
+    def attempt() -> None:
+        if not this.answers(ip, this.noded_port(), _ADDRESS_TRY_S):
+            raise retry.Again
+
+    try:
+        retry.until(attempt, timeout_s=_ADDRESS_S, delay=0.2)
+    except errors.RetryTimeout:
+        return (
+            f"the address {ip} of the cluster does not answer after {_ADDRESS_S:.0f} seconds."
+            f" {paths.current().log_file(MASTER)} says why it was not set up."
+        )
+    return None
 
 
 class Credentials(NamedTuple):

@@ -231,6 +231,21 @@ def test_the_steps_in_their_order(here: paths.Paths, nodes: Nodes) -> None:
     assert "3 of 3 nodes obey epoch 5" in said[1]
 
 
+def test_the_new_master_has_the_address_before_the_command_ends(
+    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What uses the address next finds it; nobody waits for a failover of the cluster itself."""
+    waited: list[tuple[str, str]] = []
+
+    def wait(ip: str) -> str:
+        waited.append((ip, nodes.steps()[-1][0]))
+        return "it does not answer"
+
+    monkeypatch.setattr(node_state, "await_master_address", wait)
+    assert run()[0] == ["it does not answer"]
+    assert waited == [("192.0.2.100", START)]
+
+
 def test_the_queue_accepts_jobs_again(here: paths.Paths, nodes: Nodes) -> None:
     drain = Path(here.queue_drain_file)
     drain.parent.mkdir(parents=True)

@@ -15,11 +15,11 @@ from ganeti.bootstrap import first_config, init, node, node_state, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.http import client
-from ganeti.objects import ConfigData, codec
+from ganeti.objects import ConfigData, codec, ipolicy
 from ganeti.platform import hosts, machine, paths
 from ganeti.platform.base import Machine
 from ganeti.rpc.results import Result
-from ganeti.utils import process, x509
+from ganeti.utils import process, retry, x509
 from ganeti.wire import json
 
 GOOD: dict[str, Any] = {
@@ -119,6 +119,79 @@ def test_the_ssconf_files_have_the_key_of_the_node(
     assert first.key_pins == ("ab" * 32,)
     for name, value in ssconf.values(data).items():
         assert Path(here.ssconf_file(name)).read_text() == value, name
+
+
+def test_a_guest_without_a_network_fits_into_the_policy_of_a_new_cluster(
+    vc: Path, daemons: Daemons
+) -> None:
+    bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
+    data = json.loads(Path(paths.current().cluster_conf_file).read_text())
+    policy = data["cluster"]["ipolicy"]
+    assert ipolicy.check(policy, nic_count=0) == []
+    # The published defaults, which older configurations have, stay.
+    assert ipolicy.check(ipolicy.defaults(), nic_count=0) != []
+
+
+class Address:
+    """The address of a cluster on a real machine, which answers from some question on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: float) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.now = 0.0
+        self._after = after
+        kind = type(machine.current())
+        monkeypatch.setattr(kind, "has_own_system", True)
+        monkeypatch.setattr(kind, "answers", lambda _, ip, port, timeout_s: self._ask(ip, port))
+        until = retry.until
+        monkeypatch.setattr(
+            retry,
+            "until",
+            lambda fn, **options: until(fn, **options, clock=lambda: self.now, sleep=self._sleep),
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _ask(self, ip: str, port: int) -> bool:
+        self.asked.append((ip, port))
+        return self.now >= self._after
+
+
+def test_init_waits_for_the_address_of_the_cluster(
+    vc: Path, daemons: Daemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What uses the address next, such as verify, finds it."""
+    waited: list[tuple[str, int]] = []
+
+    def wait(ip: str) -> str:
+        waited.append((ip, len(daemons.calls)))
+        return "it does not answer"
+
+    monkeypatch.setattr(node_state, "await_master_address", wait)
+    made = bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
+    assert waited == [("127.9.8.250", 4)]
+    assert list(made.warnings) == ["it does not answer"]
+
+
+def test_the_address_of_the_master_is_waited_for(vc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address(monkeypatch, after=3.0)
+    assert node_state.await_master_address("192.0.2.10") is None
+    assert address.now == pytest.approx(3.0, abs=0.3)
+    assert set(address.asked) == {("192.0.2.10", machine.current().noded_port())}
+
+
+def test_an_address_which_never_answers_is_a_warning(
+    vc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Address(monkeypatch, after=1e9)
+    warning = node_state.await_master_address("192.0.2.10")
+    assert warning is not None
+    assert "192.0.2.10 of the cluster does not answer after 30 seconds" in warning
+    assert "master-daemon.log" in warning
+
+
+def test_a_virtual_cluster_has_no_address_to_wait_for(vc: Path) -> None:
+    assert node_state.await_master_address("127.9.8.250") is None
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def init(values: Values, arguments: list[str]) -> int:
             terminal.err(f"  - {words}")
     for note in made.lacking:
         terminal.err(f"Warning: instances will need, besides: {note}")
+    for warning in made.warnings:
+        terminal.err(f"Warning: {warning}")
     jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
     if values.rapi_require_authentication is None:
         terminal.err(_REST_IS_OPEN)
