@@ -2,8 +2,9 @@
 
 An option that is given is never changed. Without it, the hypervisor is one whose program is
 installed; disks are on a volume group if there is one, otherwise in files; the network interface of
-the master is the one with this machine's address; instances use a bridge that exists. When there is
-nothing to choose, that is a finding, and nothing is changed.
+the master is the one with this machine's address; instances use a bridge that exists. Guests boot
+from their disks where the kernel which they would boot otherwise is not on this machine. When there
+is nothing to choose, that is a finding, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import errors, hypervisor
@@ -57,6 +58,14 @@ def complete(params: InitParams, address: str, findings: Findings) -> Choice:
             name = hypervisor.known()[0]  # for the other checks
         found["enabled_hypervisors"] = (name,)
         words.append(f"the hypervisor {name}")
+    disk_boot = _disk_boot(
+        found.get("enabled_hypervisors") or params.enabled_hypervisors or (), params.hvparams
+    )
+    for name, own in disk_boot.items():
+        given = found.setdefault("hvparams", dict(params.hvparams))
+        given[name] = {**given.get(name, {}), **own}
+        pairs = ",".join(f"{key}={value}" for key, value in own.items())
+        words.append(f"guests of {name} boot what is on their disks ({name}:{pairs})")
     if params.enabled_disk_templates is None:
         templates, group = _storage(params.vg_name)
         found["enabled_disk_templates"] = templates
@@ -89,6 +98,31 @@ def _hypervisor(given: Mapping[str, Mapping[str, Any]]) -> str | None:
         if hypervisor.of(name).missing_program(own) is None:
             return name
     return None
+
+
+def _disk_boot(
+    enabled: Iterable[str], given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the parameters with which guests boot from their disks: hypervisor -> parameters.
+
+    Only for hypervisors whose usual kernel is not on this machine, and where nobody has chosen one.
+    """
+    found = {}
+    for name in enabled:
+        if name not in hypervisors.ALL:
+            continue  # refused with the configuration
+        usual, own = hvparams.defaults(name), given.get(name, {})
+        if not usual.get("kernel_path") or _has_file(usual["kernel_path"]):
+            continue
+        needed = hypervisors.of(name).boot_from_disk({**usual, **own}, own)
+        kernel = needed.get("kernel_path")
+        if kernel == "" or kernel and _has_file(kernel):
+            found[name] = needed
+    return found
+
+
+def _has_file(path: str) -> bool:
+    return os.path.exists(path)
 
 
 def _storage(wanted: str | None) -> tuple[tuple[str, ...], str | None]:

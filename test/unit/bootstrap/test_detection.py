@@ -12,10 +12,13 @@ import pytest
 from ganeti import bootstrap, errors, hypervisor
 from ganeti.bootstrap import detection, node_state
 from ganeti.bootstrap.requirements import Findings
+from ganeti.objects import hvparams, hypervisors
 from ganeti.platform import machine, paths
 from ganeti.utils import process
 
 ADDRESS = "192.0.2.7"
+# The kernel which a guest of KVM boots when nobody has chosen another one.
+KERNEL = "/boot/vmlinuz-3-kvmU"
 
 
 def _address(text: str) -> dict[str, str]:
@@ -35,6 +38,7 @@ class Box:
         ]
         self.qemu: str | None = None
         self.lxc: str | None = "lxc-start"
+        self.files = {KERNEL}
         self.net = directory
         for name in ("lo", "ens3"):
             (directory / name).mkdir(parents=True)
@@ -65,6 +69,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     monkeypatch.setattr(type(machine.current()), "has_own_system", True)
     monkeypatch.setattr(detection, "_NET_DIR", str(made.net))
     monkeypatch.setattr(detection, "is_installed", lambda name: name in made.programs)
+    monkeypatch.setattr(detection, "_has_file", lambda path: path in made.files)
     monkeypatch.setattr(process, "run", made.run)
     for name in hypervisor.known():
         if name not in ("fake", "kvm", "lxc"):
@@ -90,6 +95,34 @@ def test_a_machine_with_everything(box: Box) -> None:
     ]
     assert not makes
     assert box.findings.missing == []
+
+
+def test_guests_boot_their_disks_where_the_usual_kernel_is_missing(box: Box) -> None:
+    box.files = set()
+    for given in ({}, {"enabled_hypervisors": ["kvm"]}):
+        params, words, _ = box.choose(hvparams={"kvm": {"acpi": False}}, **given)
+        assert params.hvparams == {"kvm": {"acpi": False, "kernel_path": ""}}
+        assert "guests of kvm boot what is on their disks (kvm:kernel_path=)" in words
+    # With KVM in a second place, and beside a hypervisor which has no kernel.
+    params, _, _ = box.choose(enabled_hypervisors=["fake", "kvm"])
+    assert params.hvparams == {"kvm": {"kernel_path": ""}}
+
+
+def test_a_kernel_which_was_chosen_or_exists_stays(box: Box) -> None:
+    assert box.choose().params.hvparams == {}
+    box.files = set()
+    chosen = {"kvm": {"kernel_path": "/boot/own"}}
+    assert box.choose(hvparams=chosen).params.hvparams == chosen
+    assert box.choose(enabled_hypervisors=["fake"]).params.hvparams == {}
+    assert box.choose(enabled_hypervisors=["no-such-one"]).params.hvparams == {}
+
+
+def test_grub_of_xen_is_chosen_only_where_it_is(box: Box) -> None:
+    box.files = set()
+    assert box.choose(enabled_hypervisors=["xen-pvm"]).params.hvparams == {}
+    needed = hypervisors.of("xen-pvm").boot_from_disk(hvparams.defaults("xen-pvm"), {})
+    box.files = {needed["kernel_path"]}
+    assert box.choose(enabled_hypervisors=["xen-pvm"]).params.hvparams == {"xen-pvm": needed}
 
 
 def test_what_is_given_is_never_changed(box: Box) -> None:
