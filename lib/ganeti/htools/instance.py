@@ -93,11 +93,13 @@ class Disk(NamedTuple):
 
     :ivar size: MiB, without metadata.
     :ivar unit: the storage unit it must lie in, as ``(type, key)``; None when it is not known.
+    :ivar special: a small disk of the firmware or of cloud-init, whose size no policy concerns.
     """
 
     size: int
     spindles: int | None = None
     unit: tuple[str, str] | None = None
+    special: bool = False
 
 
 class Nic(NamedTuple):

@@ -27,7 +27,11 @@ def _outside(instance: Instance, limits: Range, *, exclusive: bool) -> Fail | No
     low, high = limits.smallest, limits.largest
     if not low.memory <= instance.memory <= high.memory:
         return Fail.MEMORY
-    if any(not low.disk_size <= disk.size <= high.disk_size for disk in instance.disks):
+    if any(
+        not low.disk_size <= disk.size <= high.disk_size
+        for disk in instance.disks
+        if not disk.special
+    ):
         return Fail.DISK
     if not low.cpus <= instance.vcpus <= high.cpus:
         return Fail.CPU

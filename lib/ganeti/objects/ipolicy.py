@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk
-from ganeti.objects import disk_templates
+from ganeti.objects import disk_templates, hypervisors
 
 MEM_SIZE = "memory-size"
 CPU_COUNT = "cpu-count"
@@ -31,6 +31,24 @@ VCPU_RATIO = "vcpu-ratio"
 SPINDLE_RATIO = "spindle-ratio"
 RATIOS = (SPINDLE_RATIO, VCPU_RATIO)
 KEYS = frozenset((MINMAX, STD, DISK_TEMPLATES, VCPU_RATIO, SPINDLE_RATIO))
+
+
+#: The disk with the data of cloud-init, which ``gnt-instance add --image`` makes.
+SEED_DISK = "cidata"
+# Disks with a special name which are larger than this count like any disk.
+_SPECIAL_DISK_MIB = 64
+
+
+def is_special_disk(name: str | None, size_mib: int) -> bool:
+    """Return whether a disk may be smaller than a policy allows, because it holds no data of users.
+
+    That is the disk of cloud-init, and those which the firmware of a guest has.
+    """
+    if name is None or size_mib > _SPECIAL_DISK_MIB:
+        return False
+    return name == SEED_DISK or any(
+        name in hypervisors.of(one).firmware_disk_names for one in hypervisors.ALL
+    )
 
 
 def defaults() -> dict[str, Any]:

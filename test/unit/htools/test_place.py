@@ -227,6 +227,26 @@ def test_an_evacuation_keeps_the_ratio_of_virtual_cpus() -> None:
     assert len(answered(description).result[0]) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "fits"),
+    [
+        ("cidata", 4, True),
+        ("efivars", 4, True),
+        ("data", 4, False),
+        (None, 4, False),
+        ("cidata", 99, False),
+    ],
+)
+def test_small_disks_with_a_purpose_of_their_own_are_no_matter_of_the_policy(
+    name: str | None, size: int, fits: bool
+) -> None:
+    disks = [{"size": 1024, "mode": "rw"}, {"size": size, "mode": "rw", "name": name}]
+    description = made_request(disks=disks)
+    for bounds in description["nodegroups"]["u1"]["ipolicy"]["minmax"]:
+        bounds["min"] |= {"disk-size": 1024, "disk-count": 1}
+    assert answered(description).success is fits
+
+
 def is_broken(description: dict[str, Any]) -> bool:
     """Whether an instance of the cluster has no other place when its node is lost."""
     asked = request.from_dict(description)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import jobs
 from ganeti.cli.command import Values
-from ganeti.objects import hypervisors
+from ganeti.objects import hypervisors, ipolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
 #: The OS definition which writes images, and the disk on which it writes the data of cloud-init.
-OS, SEED_DISK = "image", "cidata"
+OS, SEED_DISK = "image", ipolicy.SEED_DISK
 _SEED_MIB = 4
 _METADATA = ("ssh-key", "user-data")
 # The longest text which the kernel accepts as one variable has 128 KiB.
@@ -54,11 +54,10 @@ def prepare(values: Values) -> None:
                 errors.ECODE_INVAL,
             )
         size = values.sd_size or max(least, policy["std"]["disk-size"])
-        seed = max(_SEED_MIB, min(one["min"]["disk-size"] for one in policy["minmax"]))
         values.set("sd_size", None)
         values.set(
             "disks",
-            [("0", {"size": str(size)}), ("1", {"size": str(seed), "name": SEED_DISK})],
+            [("0", {"size": str(size)}), ("1", {"size": str(_SEED_MIB), "name": SEED_DISK})],
         )
     _boot_from_disk(values, info)
 

@@ -15,7 +15,7 @@ from ganeti.htools.loading import form
 from ganeti.htools.loading.rest import policy as read_policy
 from ganeti.htools.loading.text import unknown_node
 from ganeti.htools.node import Node, Resources
-from ganeti.objects import disk_templates
+from ganeti.objects import disk_templates, ipolicy
 from ganeti.utils.records import field, record
 from ganeti.wire import json
 
@@ -267,7 +267,9 @@ def _disk(data: Any, template: str, where: str) -> Disk:
     key = data.get("vg")
     kind = str(data.get("dev_type") or template)
     unit = units.desired(kind, str(key), ()) if key is not None else None
-    return Disk(_number(data, "size", 0, where), data.get("spindles"), unit)
+    size, name = _number(data, "size", 0, where), data.get("name")
+    special = isinstance(name, str) and ipolicy.is_special_disk(name, size)
+    return Disk(size, data.get("spindles"), unit, special)
 
 
 def _nic(data: Any) -> Nic:

@@ -243,7 +243,7 @@ WANTED = {
     "os_type": "image",
     "osparams": {"image": "debian-12"},
     "osparams_private": {},
-    "disks": [{"size": 1024}, {"size": 1024, "name": "cidata"}],
+    "disks": [{"size": 1024}, {"size": 4, "name": "cidata"}],
     "disk_template": None,
     "iallocator": None,
     "pnode": None,

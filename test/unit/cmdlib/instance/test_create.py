@@ -159,6 +159,18 @@ def test_uefi_needs_a_disk_of_its_own(master):
     master.run(create(**wanted, disks=[{"size": 1024}, {"size": 4, "name": "efivars"}]))
 
 
+def test_the_disk_of_cloud_init_may_be_small_and_another_one_not(master):
+    """The policy wants disks of 1 GiB at least."""
+
+    def with_second(size: int, name: str) -> object:
+        return create(start=False, disks=[{"size": 1024}, {"size": size, "name": name}])
+
+    for size, name in ((4, "data"), (68, "cidata")):
+        text = master.refused(with_second(size, name), errors.ECODE_INVAL)
+        assert f"disk-size/1 value {size}" in text
+    master.run(with_second(4, "cidata"))
+
+
 def test_secret_os_parameters_reach_the_script_and_are_not_stored(master):
     op = create(
         osparams={"a": "1"}, osparams_private={"b": "2"}, osparams_secret={"c": "3"}, start=False

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from ganeti.objects import FilledInstance, Instance, Node, NodeGroup
 
 
-#: Disks with the name of a firmware disk which are larger than this count like any disk.
-_FIRMWARE_DISK_MIB = 64
-
-
 def counted_sizes(
     hypervisor: str,
     filled: Callable[[], Mapping[str, Any]],
@@ -26,16 +22,17 @@ def counted_sizes(
 ) -> list[int | None]:
     """Sizes (MiB) of disks as :func:`violations` needs them.
 
-    The small disks of the firmware have no size here, because the policy does not concern them.
+    The small disks of the firmware and of cloud-init have no size here, because the policy does not
+    concern them.
 
     :param filled: returns the filled hypervisor parameters; called only when they are needed.
     :param disks: name and size in MiB of each.
     """
     sizes: list[int | None] = []
     for name, size in disks:
-        descriptor = hypervisors.of(hypervisor)
-        small = name in descriptor.firmware_disk_names and size <= _FIRMWARE_DISK_MIB
-        own = small and name in descriptor.firmware_disks(filled())
+        own = ipolicy.is_special_disk(name, size) and (
+            name == ipolicy.SEED_DISK or name in hypervisors.of(hypervisor).firmware_disks(filled())
+        )
         sizes.append(None if own else size)
     return sizes
 
