@@ -58,10 +58,12 @@ class FakeMaster:
         self.errors: dict[str, Exception] = {}
         self.results: dict[str, Any] = {}
         self.logs: dict[str, list[str]] = {}
+        self.log_type = "message"
         self.hold: str | None = None
         self.jobs: dict[int, FakeJob] = {}
         self.next_job_id = 1
         self.submit_errors: dict[int, str] = {}
+        self.short_names = False  # whether the first part of a host name is enough
         self.fields: dict[str, list[dict[str, str]]] = {}
         self.rows: dict[str, list[dict[str, Any]]] = {}
         self.statuses: dict[tuple[str, str], int] = {}
@@ -213,7 +215,7 @@ class FakeMaster:
     def _finish(self, job: FakeJob) -> None:
         for index, op in enumerate(job.ops):
             for text in self.logs.get(op["OP_ID"], ()):
-                job.log.append([len(job.log) + 1, list(self.STAMP), "message", text])
+                job.log.append([len(job.log) + 1, list(self.STAMP), self.log_type, text])
             result = self.results.get(op["OP_ID"])
             if callable(result) and not isinstance(result, Exception):
                 result = result(op)
@@ -330,6 +332,9 @@ class FakeMaster:
         self, what: str, names: Sequence[str], fields: Sequence[str], use_locking: bool
     ) -> list[list[Any]]:
         found = {row["name"]: row for row in self.rows.get(what, [])}
+        if self.short_names:
+            full = {name.partition(".")[0]: name for name in found}
+            names = [full.get(name, name) for name in names]
         for name in names:
             if name not in found:
                 raise errors.OpPrereqError(

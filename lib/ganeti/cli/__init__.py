@@ -21,6 +21,7 @@ The modules in the second part of the table are about one subject and are used b
 :mod:`.listing`      the commands list and list-fields
 :mod:`.row_list`     lists whose rows come from a job or a daemon
 :mod:`.jobs`         submit jobs and wait for them
+:mod:`.closing`      the last line of a command: what its job has changed
 ==================== ==================================================================
 
 ========================= =======================================================================

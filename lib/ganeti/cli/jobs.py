@@ -29,6 +29,7 @@ from ganeti.constants import job as const
 from ganeti.luxi import client as luxi
 
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any
 
     from ganeti.opcodes.base import OpCode
@@ -161,16 +162,42 @@ def run_opcodes(
         raise errors.JobSubmittedException(job_id)
     # With a format for programs, standard output contains only the data.
     show = terminal.out if values.get("output_format") in (None, "table") else terminal.err
+    ending = _ending(values)
     try:
-        return wait_for_job(client, job_id, show)
+        results = wait_for_job(
+            client, job_id, show, _without_already if ending else format_log_entry
+        )
     except KeyboardInterrupt as err:
         raise WaitInterrupted([job_id]) from err
+    if ending:
+        ending.show(client, job_id, opcodes, results)
+    return results
+
+
+def has_closing_line(values: Values) -> bool:
+    """Tell whether a job of the command ends with a closing line, which then says what changed."""
+    return _ending(values) is not None
+
+
+def _ending(values: Values) -> ModuleType | None:
+    """Return the module of the closing lines if the command ends with them."""
+    for_programs = values.get("output_format") not in (None, "table") or values.get("print_jobid")
+    if for_programs or values.get("dry_run") or not terminal.is_terminal(sys.stdout):
+        return None
+    from ganeti.cli import closing
+
+    return closing
 
 
 def format_log_entry(timestamp: Sequence[int], kind: str, message: Any) -> str:
     """Return one line of a job's log as the commands show it."""
     text = message if kind == "message" or isinstance(message, str) else repr(message)
     return f"{time.ctime(timestamp[0])} {text}"
+
+
+def _without_already(timestamp: Sequence[int], kind: str, message: Any) -> str:
+    """Return a line of the log before a closing line, which says what was so already."""
+    return "" if kind == const.LOG_ALREADY else format_log_entry(timestamp, kind, message)
 
 
 class _Progress:
@@ -346,12 +373,17 @@ class JobOutcome:
 
 
 class _SubmittedJob:
-    __slots__ = ("error", "job_id", "name")
+    """A job of a :class:`JobSet`; the opcodes are None when another job has submitted it."""
 
-    def __init__(self, job_id: int | None, error: str, name: str) -> None:
+    __slots__ = ("error", "job_id", "name", "opcodes")
+
+    def __init__(
+        self, job_id: int | None, error: str, name: str, opcodes: list[OpCode] | None = None
+    ) -> None:
         self.job_id = job_id
         self.error = error
         self.name = name
+        self.opcodes = opcodes
 
 
 class JobSet:
@@ -411,9 +443,9 @@ class JobSet:
             return
         with submission():
             rows = self._client.submit_many_jobs([opcodes for _, opcodes in self._queue])
-        for (name, _), (success, value) in zip(self._queue, rows, strict=True):
+        for (name, opcodes), (success, value) in zip(self._queue, rows, strict=True):
             self._jobs.append(
-                _SubmittedJob(int(value), "", name)
+                _SubmittedJob(int(value), "", name, opcodes)
                 if success
                 else _SubmittedJob(None, str(value), name)
             )
@@ -480,10 +512,13 @@ class JobSet:
 
     def _wait_for(self, job: _SubmittedJob) -> JobOutcome:
         assert job.job_id is not None
+        ending = None if self._line_of is not format_log_entry else _ending(self._values)
         if not self._quiet:
             terminal.out(f"Waiting for job {job.job_id}{_for(job.name)} ...")
         try:
-            results = wait_for_job(self._client, job.job_id, line_of=self._line_of)
+            results = wait_for_job(
+                self._client, job.job_id, line_of=_without_already if ending else self._line_of
+            )
         except errors.JobLost as err:
             text = f"the job is archived or lost, so its result is not known ({err})"
         except errors.LuxiError:
@@ -491,6 +526,8 @@ class JobSet:
         except errors.GenericError as err:
             text = failures.describe(err)[1]
         else:
+            if ending:
+                ending.show(self._client, job.job_id, job.opcodes, results)
             return JobOutcome(True, results, job.name, job.job_id)
         terminal.err(f"Job {job.job_id}{_for(job.name)} has failed: {text}")
         return JobOutcome(False, text, job.name, job.job_id)

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from ganeti import errors
+from ganeti.constants.job import LOG_ALREADY
 from ganeti.locking import ALL, Level, LockManager, Owner
 from ganeti.query.engine import FieldsAnswer, QueryAnswer
 
@@ -273,14 +274,19 @@ class JobLog:
 
     __slots__ = ("feedback",)
 
-    def __init__(self, feedback: Callable[[str], None]) -> None:
-        #: Adds a line to the job log.
+    def __init__(self, feedback: Callable[..., None]) -> None:
+        #: Adds a line to the job log; with two arguments, an entry of a type.
         self.feedback = feedback
 
     def info(self, text: str) -> None:
         """Add information to the job log and to the log of the daemon."""
         log.info("%s", text)
         self.feedback(f" - INFO: {text}")
+
+    def already(self, text: str) -> None:
+        """Add to both logs that the object was in the wanted state, so that nothing was done."""
+        log.info("%s", text)
+        self.feedback(LOG_ALREADY, f" - INFO: {text}")
 
     def warn(self, text: str, hint: str = "") -> None:
         """Add a warning to the job log and to the log of the daemon.

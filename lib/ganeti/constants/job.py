@@ -51,6 +51,8 @@ LOG_MESSAGE = "message"
 LOG_REMOTE_IMPORT = "remote-import"
 LOG_JQUEUE_TEST = "jqueue-test"
 LOG_DELAY_TEST = "delay-test"
+#: Ours: the object was in the wanted state already. The message says so for users.
+LOG_ALREADY = "already"
 
 #: Where jobs are executed: values of the cluster parameter ``job_execution``.
 EXECUTION_THREADS = "threads"

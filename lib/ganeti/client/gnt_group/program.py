@@ -204,7 +204,7 @@ def modify(values: Values, arguments: list[str]) -> int:
         OpGroupSetParams(group_name=arguments[0], **parameters, **jobs.common_params(values)),
         values,
     )
-    if changes:
+    if changes and not jobs.has_closing_line(values):
         terminal.out(f"Modified node group {arguments[0]}")
         for name, value in changes:
             terminal.out(f" - {name:<5} -> {value}")

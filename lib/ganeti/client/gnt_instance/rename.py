@@ -25,7 +25,7 @@ def rename(values: Values, arguments: list[str]) -> int:
         values,
         client=client,
     )
-    if name and not values.dry_run:
+    if name and not values.dry_run and not jobs.has_closing_line(values):
         terminal.out(f"Instance '{old}' renamed to '{name}'")
     return failures.EXIT_SUCCESS
 

@@ -49,7 +49,7 @@ def modify(values: Values, arguments: list[str]) -> int:
         ),
         values,
     )
-    if changes:
+    if changes and not jobs.has_closing_line(values):
         terminal.out(f"Modified node {arguments[0]}")
         for name, value in changes:
             terminal.out(f" - {name} -> {value}")

@@ -20,10 +20,12 @@ class StopPlan:
     """The instance to stop.
 
     :ivar node_offline: its primary node is offline, so that it is only marked down.
+    :ivar stopped: it is marked down, and does not run.
     """
 
     instance: Instance
     node_offline: bool
+    stopped: bool = False
 
 
 @executes(OpInstanceShutdown)
@@ -61,7 +63,16 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
             )
             return StopPlan(instance, True)
         prereq.require_online(node)
-        return StopPlan(instance, False)
+        return StopPlan(instance, False, self._is_stopped(instance))
+
+    def _is_stopped(self, instance: Instance) -> bool:
+        """Return whether the instance is marked down, and its node says that it does not run."""
+        if instance.admin_state != prereq.ADMIN_DOWN:
+            return False
+        try:
+            return not prereq.is_running(location.info_on_primary(self.config, self.rpc, instance))
+        except errors.GenericError:  # the stop itself says what is wrong
+            return False
 
     def steps(self, plan: StopPlan) -> list[str]:
         instance = plan.instance
@@ -89,6 +100,8 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
         try:
             power.stop(self.config, self.rpc, instance, self.op.timeout, self.op.reason)
             power.deactivate_disks(self.config, self.rpc, instance)
+            if plan.stopped:
+                self.log.already(f"instance {instance.name} was stopped already")
         except errors.OpExecError as err:
             if self.op.no_remember:
                 raise

@@ -168,7 +168,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         # A start by force ends the warning about partly restored disks.
         snapshots.unmark(self.config, instance)
         if plan.running and plan.halt is None:
-            self.log.info(f"instance {instance.name} is already running")
+            self.log.already(f"instance {instance.name} is already running")
             return
         try:
             if plan.halt is not None and plan.halt.kind != hv.HALT_ENDED:

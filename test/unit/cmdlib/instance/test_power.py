@@ -318,6 +318,23 @@ def test_stop_marks_down_first():
     assert master.rpc.of("hooks_runner")[0][1]["env"]["GANETI_TIMEOUT"] == "7"
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_stop_of_a_stopped_instance_says_so(running):
+    master = master_with(admin_state="down")
+    if running:
+        master.rpc.run("web", "node1")
+    master.run(OpInstanceShutdown(instance_name="web"))
+    said = any("was stopped already" in line for line in master.job.log)
+    assert said is not running
+
+
+def test_a_stop_whose_node_does_not_say_whether_the_guest_runs():
+    master = master_with(admin_state="down")
+    master.rpc.errors["instance_info"] = "not now"
+    master.run(OpInstanceShutdown(instance_name="web"))
+    assert not any("already" in line for line in master.job.log)
+
+
 def test_stop_by_the_guests_user_is_remembered():
     master = master_with(admin_state="up")
     master.run(OpInstanceShutdown(instance_name="web", admin_state_source="user"))
