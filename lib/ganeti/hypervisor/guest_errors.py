@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from ganeti import errors
 from ganeti.objects.halt import Halt
 
@@ -63,12 +66,21 @@ def damaged_migration_data(instance_name: str) -> errors.HypervisorError:
     return errors.HypervisorError(f"migration data of instance {instance_name} is damaged")
 
 
-def left_without_nic(err: Exception, guest: str, uuid: str) -> errors.HotplugError:
-    """Say that a NIC was unplugged to be replaced, and that the changed one was not plugged in.
+@contextlib.contextmanager
+def old_nic_again(err: Exception, guest: str, uuid: str) -> Iterator[None]:
+    """Plug in, in the block, the NIC which a changed one should have replaced.
 
+    :param err: why the changed one was not plugged in.
     :param guest: ``guest`` or ``container``.
+    :raises HotplugError: that failed, too; says that the guest is left without the NIC.
     """
-    return errors.HotplugError(f"{err}. The {guest} is left without NIC {uuid}.")
+    try:
+        yield
+    except (errors.GenericError, OSError) as again:
+        raise errors.HotplugError(
+            f"{err}. The {guest} is left without NIC {uuid}, because the old one was not plugged in"
+            f" again: {again}"
+        ) from err
 
 
 def fixed_disk(uuid: str) -> errors.HotplugError:

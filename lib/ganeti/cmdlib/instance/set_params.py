@@ -37,7 +37,7 @@ from ganeti.constants.net import (
     HOTPLUG_ACTION_REMOVE,
 )
 from ganeti.locking import Level
-from ganeti.objects import Cluster, Instance, Node, fill, hvparams, hypervisors
+from ganeti.objects import Cluster, Instance, Nic, Node, fill, hvparams, hypervisors
 from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH, INT_MIRRORED
 from ganeti.opcodes.instance import OpInstanceSetParams
 from ganeti.wire.calls import INSTANCE_BALLOON_MEMORY, INSTANCE_LIMIT_PROCESSORS
@@ -520,8 +520,24 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
     def _hotplug_nics(self, plan: ModifyPlan) -> None:
         if plan.nics is None or plan.plug is None or not plan.plug.running:
             return
+        done = list(plan.instance.nics)
         for step in plan.nics.steps:
-            plan.plug.nic(_HOT_ACTIONS[step.action], step.nic, step.index)
+            try:
+                plan.plug.nic(_HOT_ACTIONS[step.action], step.nic, step.index)
+            except errors.OpExecError as err:
+                self._keep_nics(plan.instance.uuid, tuple(done))
+                raise errors.OpExecError(
+                    f"{str(err).rstrip('.')}. The configuration of this NIC and of those after it"
+                    " is as before. To change them only at the next start of the guest, use"
+                    " --no-hotplug."
+                ) from err
+            nic_modify.apply(done, step)
+
+    def _keep_nics(self, uuid: str, kept: tuple[Nic, ...]) -> None:
+        """Write the NICs which the guest has into the configuration, as those before the change."""
+        with self.config.transaction() as change:
+            present = change.data.instances[uuid]
+            change.instances.update(dataclasses.replace(present, nics=kept), self.ctx.ec_id)
 
 
 def _changes_processors(cluster: Cluster, before: Instance, after: Instance) -> bool:

@@ -81,7 +81,8 @@ class KvmDevices(base.Devices):
                 info = buses.nic_hvinfo(nic, record.hvparams, hotplug.used_bus(record))
             except errors.HypervisorError as err:
                 raise errors.HotplugError(str(err)) from err
-            return _plug_nic(instance, control, record, nic, seq, info)
+            device = runtime.device_dict(nic, info)
+            return _plug_nic(instance, control, record, device, seq)
 
         self._change(instance, net.HOTPLUG_TARGET_NIC, change)
 
@@ -94,20 +95,28 @@ class KvmDevices(base.Devices):
         self._change(instance, net.HOTPLUG_TARGET_NIC, change)
 
     def modify_nic(self, instance: FilledInstance, nic: FilledNic) -> None:
-        """Replace a NIC by a changed one with the same address in the guest."""
+        """Replace a NIC by a changed one with the same address in the guest.
+
+        :raises HotplugError: the guest has the old one again, unless the text says that it has
+            none.
+        """
 
         def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
             position = hotplug.nic_position(record, nic)
             if position is None:
                 raise errors.HotplugError(f"the guest has no NIC {nic.uuid}")
-            info = record.nics[position]["hvinfo"]
+            old = record.nics[position]
+            new = runtime.device_dict(nic, old["hvinfo"])
+            file = layouts.of(instance.name).runtime_file
             record = _unplug_nic(instance, control, record, nic)
             # Saved at once: the old NIC is gone, even if the new one fails.
-            runtime.save(layouts.of(instance.name).runtime_file, record)
+            runtime.save(file, record)
             try:
-                return _plug_nic(instance, control, record, nic, position, info)
+                return _plug_nic(instance, control, record, new, position)
             except errors.GenericError as err:
-                raise guest_errors.left_without_nic(err, "guest", nic.uuid) from err
+                with guest_errors.old_nic_again(err, "guest", nic.uuid):
+                    runtime.save(file, _plug_nic(instance, control, record, old, position))
+                raise
 
         self._change(instance, net.HOTPLUG_TARGET_NIC, change)
 
@@ -156,12 +165,11 @@ def _plug_nic(
     instance: FilledInstance,
     control: Qmp,
     record: runtime.Runtime,
-    nic: FilledNic,
+    device: Mapping[str, Any],
     index: int,
-    info: Mapping[str, Any],
 ) -> runtime.Runtime:
+    """Plug in a NIC in the form of the record."""
     index = min(index, len(record.nics))
-    device = runtime.device_dict(nic, info)
     layout = layouts.of(instance.name)
     owner = privileges.current_uid(record.hvparams, layout)
     with interfaces.plug(
@@ -171,7 +179,7 @@ def _plug_nic(
         nics.tap_features(record.hvparams, owner),
         nics.guest_network(layout, instance.tags),
     ) as interface:
-        return hotplug.add_nic(control, record, nic, index, info, interface)
+        return hotplug.add_nic(control, record, device, index, interface)
 
 
 def _links(instance_name: str) -> Callable[[int], str]:

@@ -254,22 +254,22 @@ def _open_disk(path: str, read_only: bool) -> int:
 def add_nic(
     control: Qmp,
     record: Runtime,
-    nic: Nic,
+    nic: Mapping[str, Any],
     index: int,
-    info: Mapping[str, Any],
     interface: OpenInterface,
 ) -> Runtime:
     """Plug a NIC into the guest.
 
+    :param nic: the NIC as the record has it, with driver, id and address in the guest.
     :param index: position among the NICs.
-    :param info: driver, id and address in the guest.
     :param interface: the host's interface, opened.
     :raises HotplugError: nothing is left behind in QEMU; the caller removes the host's interface.
     """
-    new = device_dict(nic, info)
+    new = dict(nic)
+    info, uuid = new["hvinfo"], new["uuid"]
     device_id = info["id"]
     if any(known["hvinfo"]["id"] == device_id for known in record.nics):
-        raise errors.HotplugError(f"NIC {nic.uuid} is plugged in already")
+        raise errors.HotplugError(f"NIC {uuid} is plugged in already")
     try:
         control.execute("netdev_add", _netdev(control, device_id, interface, new))
         try:
@@ -288,7 +288,7 @@ def add_nic(
             _remove_backend(control, "netdev_del", {"id": device_id})
             raise
     except errors.HypervisorError as err:
-        raise errors.HotplugError(f"cannot plug in NIC {nic.uuid}: {err}") from err
+        raise errors.HotplugError(f"cannot plug in NIC {uuid}: {err}") from err
     nics = list(record.nics)
     nics.insert(index, new)
     return replace(record, nics=tuple(nics))

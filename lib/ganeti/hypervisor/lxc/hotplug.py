@@ -8,6 +8,7 @@ that restart fail, so that the watcher starts the container again, with the pres
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor import base, guest_errors
@@ -55,7 +56,8 @@ class LxcDevices(base.Devices):
         with guests.locked(instance.name) as here:
             known = _record(here)
             if _position(known, nic.uuid) is None:
-                _add(here, known, nic, min(seq, len(known.nics)))
+                device = dict(codec.to_dict(nic))
+                _add(here, known, device, min(seq, len(known.nics)))
 
     def remove_nic(self, instance: FilledInstance, nic: FilledNic) -> None:
         """Unplug a NIC."""
@@ -72,11 +74,14 @@ class LxcDevices(base.Devices):
             position = _position(known, nic.uuid)
             if position is None:
                 raise errors.HotplugError(f"the container has no NIC {nic.uuid}")
+            old = known.nics[position]
             known = _remove(here, known, position)
             try:
-                _add(here, known, nic, position)
+                _add(here, known, dict(codec.to_dict(nic)), position)
             except errors.HotplugError as err:
-                raise guest_errors.left_without_nic(err, "container", nic.uuid) from err
+                with guest_errors.old_nic_again(err, "container", nic.uuid):
+                    _add(here, known, old, position)
+                raise
 
 
 def _fixed_disk(disk: Disk) -> errors.HotplugError:
@@ -96,8 +101,8 @@ def _position(known: Record, uuid: str) -> int | None:
     return next((number for number, nic in enumerate(known.nics) if nic.get("uuid") == uuid), None)
 
 
-def _add(here: Layout, known: Record, device: FilledNic, position: int) -> None:
-    nic = dict(codec.to_dict(device))
+def _add(here: Layout, known: Record, nic: dict[str, Any], position: int) -> None:
+    """Plug in a NIC in the form of the record."""
     guest = guests.network(here, known.tags)
     count = len(known.nics)
     nics = [*known.nics[:position], nic, *known.nics[position:]]
@@ -112,7 +117,7 @@ def _add(here: Layout, known: Record, device: FilledNic, position: int) -> None:
             interfaces.unplug(guest, position, count + 1)
             raise
     except (errors.GenericError, OSError) as err:
-        raise errors.HotplugError(f"NIC {device.uuid} was not plugged in: {err}") from err
+        raise errors.HotplugError(f"NIC {nic['uuid']} was not plugged in: {err}") from err
 
 
 def _remove(here: Layout, known: Record, position: int) -> Record:

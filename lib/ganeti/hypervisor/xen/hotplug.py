@@ -61,7 +61,8 @@ class XenDevices(base.Devices):
     def add_nic(self, instance: FilledInstance, nic: FilledNic, seq: int) -> None:
         """Plug in a NIC, which gets the first free number in the guest."""
         with _changeable(instance) as (domain, known):
-            _add_nic(domain, known, nic, seq, record.free_devid(known))
+            new = RecordedNic(record.nic_dict(nic), record.free_devid(known))
+            _add_nic(domain, known, new, seq)
 
     def remove_nic(self, instance: FilledInstance, nic: FilledNic) -> None:
         """Unplug a NIC."""
@@ -74,12 +75,15 @@ class XenDevices(base.Devices):
             position = _position(known.nics, nic.uuid)
             if position is None:
                 raise errors.HotplugError(f"the guest has no NIC {nic.uuid}")
-            devid = known.nics[position].devid
+            old = known.nics[position]
             known = _remove_nic(domain, known, nic)
             try:
-                _add_nic(domain, known, nic, position, devid)
+                new = RecordedNic(record.nic_dict(nic), old.devid)
+                _add_nic(domain, known, new, position)
             except errors.HotplugError as err:
-                raise guest_errors.left_without_nic(err, "guest", nic.uuid) from err
+                with guest_errors.old_nic_again(err, "guest", nic.uuid):
+                    _add_nic(domain, known, old, position)
+                raise
 
     def plugged_disks(self, instance_name: str) -> Sequence[Disk]:
         """Return the disks in the record, in order.
@@ -185,11 +189,11 @@ def _remove_disk(domain: Domain, known: Record, disk: Disk) -> None:
     block_devices.detach([recorded])
 
 
-def _add_nic(domain: Domain, known: Record, nic: FilledNic, seq: int, devid: int) -> Record:
-    if _position(known.nics, nic.uuid) is not None:
+def _add_nic(domain: Domain, known: Record, recorded: RecordedNic, seq: int) -> Record:
+    uuid = str(recorded.nic["uuid"])
+    if _position(known.nics, uuid) is not None:
         return known
     guest = nics.guest_network(known.name, known.tags)
-    recorded = RecordedNic(record.nic_dict(nic), devid)
     entries = list(known.nics)
     entries.insert(seq, recorded)
     planned = replace(known, nics=tuple(entries))
@@ -205,7 +209,7 @@ def _add_nic(domain: Domain, known: Record, nic: FilledNic, seq: int, devid: int
         _undo_nic(domain, recorded)
         interfaces.unplug(guest, min(seq, len(known.nics)), len(planned.nics))
         _saved(known)
-        raise errors.HotplugError(f"NIC {nic.uuid} was not plugged in: {err}") from err
+        raise errors.HotplugError(f"NIC {uuid} was not plugged in: {err}") from err
     return planned
 
 

@@ -330,6 +330,38 @@ def test_devices_of_a_running_guest_are_plugged():
     assert master.rpc.of("hotplug_device") == []
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["modify", 0, {"mac": "aa:00:00:00:00:98"}],
+        ["add", -1, {}],
+        ["remove", 0, {}],
+    ],
+)
+def test_a_nic_which_the_guest_does_not_take_is_an_error(change):
+    master = master_with(admin_state="up", disks_active=True)
+    master.rpc.run("web", "node1")
+    before = master.config.instance(uuid_of("web")).nics
+    master.rpc.errors["hotplug_device"] = "the guest refuses"
+    text = master.failed(modify(nics=[change], ignore_ipolicy=True))
+    assert "the guest refuses" in text and "as before" in text and "--no-hotplug" in text
+    assert master.config.instance(uuid_of("web")).nics == before
+
+
+def test_the_nics_which_the_guest_took_before_an_error_are_recorded():
+    master = master_with(admin_state="up", disks_active=True)
+    master.rpc.run("web", "node1")
+    (old,) = master.config.instance(uuid_of("web")).nics
+
+    def refuse_the_next(node, args):
+        master.rpc.errors["hotplug_device"] = "full"
+
+    master.rpc.answers["hotplug_device"] = refuse_the_next
+    master.failed(modify(nics=[["add", -1, {"name": "one"}], ["add", -1, {"name": "two"}]]))
+    kept, new = master.config.instance(uuid_of("web")).nics
+    assert (kept, new.name) == (old, "one")
+
+
 def test_interfaces_keep_what_is_not_changed():
     nic = Nic(
         mac="aa:00:00:00:00:99", ip="192.0.2.9", nicparams={"link": "br7"}, uuid=uuid_of("nic")

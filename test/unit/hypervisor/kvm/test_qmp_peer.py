@@ -890,6 +890,26 @@ def test_a_changed_nic_which_is_refused_is_gone_and_known_to_be(lab: Lab) -> Non
     assert state_of(qemu) == (set(), set(), set(), set())
 
 
+def test_a_refused_change_of_a_nic_leaves_the_old_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    qemu = lab.start()
+    nic = new_nic(lab)
+    lab.kvm.devices.add_nic(lab.guest, nic, 0)
+    before, plugged, add = lab.record(), state_of(qemu), hotplug.add_nic
+
+    def refuse_the_changed_one(control: Any, record: Any, device: Any, *others: Any) -> Any:
+        if device["mac"] == "aa:00:00:00:00:99":
+            raise errors.HotplugError("refused")
+        return add(control, record, device, *others)
+
+    monkeypatch.setattr(hotplug, "add_nic", refuse_the_changed_one)
+    with pytest.raises(errors.HotplugError, match="refused$"):
+        lab.kvm.devices.modify_nic(lab.guest, replace(nic, mac="aa:00:00:00:00:99"))
+    assert lab.record() == before
+    assert state_of(qemu) == plugged
+
+
 def test_nothing_is_changed_in_a_guest_which_is_being_sent(lab: Lab) -> None:
     qemu = lab.start()
     for state in ("inmigrate", "postmigrate", "finish-migrate"):

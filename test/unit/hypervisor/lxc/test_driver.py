@@ -327,6 +327,28 @@ def test_a_nic_which_the_container_does_not_get(
     assert nics_of(here) == []
 
 
+def test_a_nic_whose_change_fails_stays(
+    lxc: Lxc, web: Any, ends: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance, disks = web
+    guest = LxcHypervisor()
+    guest.start(replace(instance, nics=(nic(1),)), disks)
+    here = Path(paths.current().lxc_root) / "web"
+    before, give, calls = nics_of(here), veth.give, list[str]()
+
+    def refuse_once(host: str, pid: int) -> None:
+        calls.append(host)
+        if len(calls) == 1:
+            raise errors.CommandError(["ip"], 2, "no such process")
+        give(host, pid)
+
+    monkeypatch.setattr(veth, "give", refuse_once)
+    with pytest.raises(errors.HotplugError, match="no such process$"):
+        guest.devices.modify_nic(instance, replace(nic(1), mac="aa:00:00:00:00:99"))
+    assert [name for name, _ in nics_of(here)] == [name for name, _ in before]
+    assert len(calls) == 2
+
+
 def test_processors_change_while_it_runs(lxc: Lxc, web: Any) -> None:
     instance, disks = web
     guest = LxcHypervisor()

@@ -16,7 +16,7 @@ from ganeti.helpers import xen_console
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import connect
 from ganeti.hypervisor.net import script as net_script
-from ganeti.hypervisor.xen import disks, hotplug, nics, record, vif
+from ganeti.hypervisor.xen import disks, hotplug, nics, record, vif, xl
 from ganeti.hypervisor.xen.record import RecordedDisk
 from ganeti.objects import hypervisors
 from ganeti.objects.disk import Disk
@@ -95,6 +95,27 @@ def test_a_nic_is_plugged_in_changed_and_out(node: XenNode) -> None:
     xen.devices.remove_nic(guest, new)
     assert node.domains()["web1"]["nics"] == []
     assert record.load("web1").nics == ()
+
+
+def test_a_nic_whose_change_fails_stays(node: XenNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    xen, guest, new = driver(), instance(), nic("n1")
+    xen.start(guest, [])
+    xen.devices.add_nic(guest, new, 0)
+    before = record.load("web1")
+    run = xl.run
+
+    def refuse_br1(*words: str) -> Any:
+        if any("bridge=br1" in word for word in words):
+            raise errors.HypervisorError("no bridge br1")
+        return run(*words)
+
+    monkeypatch.setattr(xl, "run", refuse_br1)
+    params = {"mode": "bridged", "link": "br1", "vlan": ""}
+    with pytest.raises(errors.HotplugError, match="no bridge br1$"):
+        xen.devices.modify_nic(guest, nic("n1", nicparams=params))
+    assert record.load("web1") == before
+    (found,) = node.domains()["web1"]["nics"]
+    assert "bridge=br1" not in found and "devid=0" in found
 
 
 def test_a_nic_which_is_not_plugged_in_leaves_nothing(node: XenNode) -> None:

@@ -108,6 +108,16 @@ def plan(
     return NicPlan(tuple(current), tuple(steps))
 
 
+def apply(current: list[Nic], step: NicStep) -> None:
+    """Carry out one of the changes of a plan on a list of NICs."""
+    if step.action == MOD_ADD:
+        current.insert(step.index, step.nic)
+    elif step.action == MOD_REMOVE:
+        del current[step.index]
+    else:
+        current[step.index] = step.nic
+
+
 def _add(config: Config, settle: _Settle, current: Sequence[Nic], change: DeviceChange) -> NicStep:
     index = devices.place(WHAT, current, change.ident, MAX_NICS)
     planned = settle(f"{WHAT} {index}", nics.plan_nics(config, [change.params], None)[0])

@@ -1,8 +1,9 @@
 """Change the devices of a running guest while the instance is modified (hotplug).
 
-Whether that is possible is asked once, before anything is changed. A change which fails on the
-guest stays in the configuration and takes effect when the guest is started the next time; a warning
-says so, and the operation goes on.
+Whether that is possible is asked once, before anything is changed. If it is not, changes stay in
+the configuration and take effect when the guest is started the next time. The same is true of a
+disk which the guest does not take; a warning says so, and the operation goes on. A NIC which it
+does not take is an error, because a guest without its network is not what the user wants.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import Context, why
 from ganeti.cmdlib.ops.liveness import location
@@ -18,6 +20,7 @@ from ganeti.wire.calls import HOTPLUG_DEVICE, HOTPLUG_SUPPORTED
 
 if TYPE_CHECKING:
     from ganeti.objects import Disk, Instance, Nic
+    from ganeti.rpc import Result
 
 
 class Hotplug:
@@ -56,20 +59,28 @@ class Hotplug:
         """
         return self._plug(action, HOTPLUG_TARGET_DISK, (disk, self._instance), index, link)
 
-    def nic(self, action: str, nic: Nic, index: int) -> bool:
-        """Add, change or remove a NIC of the guest.
+    def nic(self, action: str, nic: Nic, index: int) -> None:
+        """Add, change or remove a NIC of the guest, if that is possible.
 
         :param action: one of ``HOTPLUG_ACTION_*``.
-        :returns: whether the guest was changed.
+        :raises OpExecError: the guest was not changed.
         """
+        if not self.possible:
+            return
         instance = dataclasses.replace(self._instance, nics=(nic,))
         filled = self._ctx.config.filled(instance).nics[0]
-        return self._plug(action, HOTPLUG_TARGET_NIC, filled, index, None)
+        answer = self._ask(action, HOTPLUG_TARGET_NIC, filled, index, None)
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"NIC {index} of the running instance {self._instance.name} was not changed:"
+                f" {why(answer.failure)}"
+            ) from answer.failure
+        self._ctx.log.info(f"NIC {index} of the running instance was changed")
 
-    def _plug(self, action: str, kind: str, device: Any, seq: int, extra: list[Any] | None) -> bool:
-        if not self.possible:
-            return False
-        answer = self._ctx.rpc.call(
+    def _ask(
+        self, action: str, kind: str, device: Any, seq: int, extra: list[Any] | None
+    ) -> Result:
+        return self._ctx.rpc.call(
             HOTPLUG_DEVICE,
             self._instance.primary_node,
             instance=self._ctx.config.instance(self._instance.uuid),
@@ -79,6 +90,11 @@ class Hotplug:
             extra=extra,
             seq=seq,
         )
+
+    def _plug(self, action: str, kind: str, device: Any, seq: int, extra: list[Any] | None) -> bool:
+        if not self.possible:
+            return False
+        answer = self._ask(action, kind, device, seq, extra)
         if answer.failure is not None:
             self._ctx.log.warn(
                 f"{kind} {seq} of the running instance {self._instance.name} was not changed:"
