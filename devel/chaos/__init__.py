@@ -6,6 +6,7 @@
 ``schedule``     which faults are made when: from a number (the *seed*) alone
 ``lab``          the virtual cluster of five nodes, its processes and files
 ``shim``         what every Python process of the cluster loads: clock, disk, flushes, guests
+``versions``     a second version of the program, for upgrades
 ``power``        what a power cut leaves of the files of a node
 ``faults``       makes and mends the faults
 ``users``        users who submit jobs, over the local socket, REST and the commands

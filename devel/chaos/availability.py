@@ -67,6 +67,7 @@ LIMITS: Final[Mapping[str, float]] = {
     "slow network": 60.0,
     "split": 60.0,
     "torn file": 60.0,
+    "upgrade": 60.0,
 }
 
 

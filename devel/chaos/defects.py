@@ -7,7 +7,6 @@ a promise. The same rounds without a defect break none: that is the run itself.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from devel import mutate
+from devel.chaos import versions
 from devel.chaos.lab import TOP
 
 KNOWN: Final = Path(__file__).with_name("known")
-#: What the copy needs to make a virtual cluster and to run its daemons and commands.
-_COPIED: Final = ("lib", "daemons", "scripts", "tools", "packaging")
 #: How often a run is begun for a seed until its cluster could be made.
 _ATTEMPTS: Final = 4
 #: How often a planned run is repeated until it finds its defect.
@@ -39,6 +37,7 @@ PLANNED: Final = {
     "a fault of the machine charged to a job": ("shortage.json", "--jobs", "processes"),
     "a journal thrown away": ("journal.json", "--configuration", "large"),
     "health measured by reading": ("stalled.json",),
+    "a record of steps stands for a state": ("upgrade.json",),
 }
 
 
@@ -56,12 +55,7 @@ def copy_with(fault: mutate.Fault, directory: Path) -> Path:
     :raises mutate.ListError: the defect does not fit the program.
     """
     project = directory / "project"
-    for name in _COPIED:
-        if (TOP / name).is_dir():
-            shutil.copytree(
-                TOP / name, project / name, symlinks=True,
-                ignore=shutil.ignore_patterns("__pycache__"),
-            )  # fmt: skip
+    versions.copy_program(TOP, project)
     path = project / "lib/ganeti" / fault.file
     path.write_text(fault.apply(path.read_text()))
     return project

@@ -22,11 +22,12 @@ from typing import Final
 
 from devel.chaos import evidence, power, schedule
 from devel.chaos.availability import AFTER_S
-from devel.chaos.checker import Promise
+from devel.chaos.checker import Promise, Violation
 from devel.chaos.history import now
-from devel.chaos.lab import COMMAND_S, MASTERD, Lab, name_of, processes
+from devel.chaos.lab import COMMAND_S, MASTERD, Lab, LabError, name_of, processes, wait_until
 from devel.chaos.schedule import NODED, Fault, Round
 
+UPGRADES: Final = "an upgrade which was interrupted ends"
 Mend = Callable[[], object]
 #: Names of processes, by the detail of ``kill helpers``.
 _HELPERS: Final = {
@@ -63,6 +64,7 @@ class Faults:
         self._commands: list[threading.Thread] = []
         self._lasting: list[str] = []
         self._over: dict[str, float] = {}
+        self._broken: list[Violation] = []
 
     # -- a round -----------------------------------------------------------------------------------
 
@@ -129,9 +131,7 @@ class Faults:
             self.lab.set("network", node, "ok")
             self.lab.plug_in(node)
             self.lab.signal_all(node, signal.SIGCONT)
-        for command in self._commands:
-            command.join()
-        self._commands.clear()
+        self._end_commands()
         starts = [
             threading.Thread(target=self.lab.power_on, args=(node,)) for node in self.lab.nodes
         ]
@@ -345,7 +345,63 @@ class Faults:
                 self._command(masters[0], "gnt-node", "maintenance", *force, what, node)
 
         ask("start")
-        return lambda: ask("end")
+
+        def end() -> None:
+            # An end which comes while the start is still under way is refused.
+            self._end_commands()
+            ask("end")
+
+        return end
+
+    def upgrade(self, node: str, detail: str) -> Mend:
+        """Kill an upgrade when it begins a step, let all machines start again, and finish it.
+
+        :param detail: the number of the step, and ``resume`` or ``back``.
+        """
+        step, _, how = detail.partition(" ")
+        output = self.lab.directory / "upgrade.log"
+        output.unlink(missing_ok=True)
+        process = self.lab.start(
+            node, "gnt-cluster", "upgrade", f"--to={self.lab.next_series}", output=output
+        )
+
+        def begun() -> bool:
+            lines = output.read_text().splitlines()
+            return process.poll() is not None or any(one.startswith(f"[{step}/") for one in lines)
+
+        try:
+            wait_until(begun, f"the upgrade begins step {step}")
+        except LabError as err:
+            self._broken.append(Violation(UPGRADES, str(err)))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for one in self.lab.nodes:
+            self.lab.power_on(one)
+
+        def finish() -> None:
+            if how == "resume":
+                self._upgrade(node, self.lab.next_series, "--resume")
+            self._upgrade(node, self.lab.series, f"--to={self.lab.series}")
+
+        return finish
+
+    def _upgrade(self, node: str, series: str, option: str) -> None:
+        """Carry out an upgrade; all daemons must be of the version then."""
+        done = self.lab.run(node, "gnt-cluster", "upgrade", option, timeout_s=600.0)
+        self._say(f"      gnt-cluster upgrade {option}: exit {done.code}")
+        wrong = self.lab.other_versions(series)
+        if not done.ok:
+            text = f"gnt-cluster upgrade {option}: exit {done.code}: {done.err[-1000:]}"
+            self._broken.append(Violation(UPGRADES, text))
+        elif wrong:
+            text = f"not of version {series} after a success: {', '.join(wrong)}"
+            self._broken.append(Violation(UPGRADES, text))
+
+    def take_broken(self) -> list[Violation]:
+        """Return what was broken while faults were made or mended, since the last call."""
+        found, self._broken = self._broken, []
+        return found
 
     def hand_edit(self, node: str, detail: str) -> None:
         """Stop or kill the master, change or restore its configuration by hand, and start it."""
@@ -383,6 +439,12 @@ class Faults:
             done = self.lab.run(node, "daemon-util", "start-master")
         if not done.ok and "master-failover" in done.text:
             self._command(self._ranks[1], "gnt-cluster", "master-failover")
+
+    def _end_commands(self) -> None:
+        """Wait for the commands which were started."""
+        for command in self._commands:
+            command.join()
+        self._commands.clear()
 
     def _command(self, node: str, *argv: str) -> None:
         """Run a command and go on; :meth:`mend_all` waits for it."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from devel.chaos import power
+from devel.chaos import power, versions
 from devel.chaos.schedule import Variant
 
 TOP: Final = Path(__file__).resolve().parents[2]
@@ -104,6 +104,7 @@ class Lab:
 
     :ivar directory: of the run; the cluster is in ``vc`` below it.
     :ivar nodes: names of all nodes, in their order.
+    :ivar series: the version of the program; ``next_series`` is the one to which it is upgraded.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Lab:
             f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}"
         )
         self._addresses: dict[str, str] = {}
+        self.series, self.next_series = "", ""
 
     # -- making and ending -----------------------------------------------------------------------
 
@@ -138,6 +140,9 @@ class Lab:
                 "--watch-every", str(WATCH_S), str(self.vc),
             )
         )  # fmt: skip
+        following = self.directory / "next"
+        self.series, self.next_series = versions.make_next(self.project, following)
+        self._need(self.vcluster("add-version", str(self.vc), str(following)))
         self._make_os()
         self._make_helpers()
         self._need(
@@ -343,6 +348,19 @@ class Lab:
         except (OSError, ValueError):
             return None
         return pid if alive(pid) and node in processes(self.vc, [pid]) else None
+
+    def other_versions(self, series: str) -> list[str]:
+        """Return the daemons which run and are not of a version, as ``node: daemon``."""
+        found = []
+        for node in self.nodes:
+            place = self.root(node) / "usr/lib/ganeti" / series
+            for path in sorted(self.run_dir(node).glob("ganeti-*.pid")):
+                pid = self.pid(node, path.stem)
+                if pid is not None:
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                    if not versions.is_of(words, path.stem, place):
+                        found.append(f"{node}: {path.stem}")
+        return found
 
     def masters(self) -> list[str]:
         """Return the nodes on which a master daemon runs."""

@@ -236,7 +236,7 @@ class Run:
         self.faults.play(one, master)
         self.faults.mend_all()
         self.report.rounds += 1
-        return self._check()
+        return [*self.faults.take_broken(), *self._check()]
 
     def _check(self) -> list[Violation]:
         """Wait until the cluster is whole, and compare what it has with the answers to users.

@@ -177,6 +177,8 @@ MORE: Final[dict[str, tuple[int, Any]]] = {
 MORE_FORGETFUL: Final[dict[str, tuple[int, Any]]] = {
     "damaged byte": (1, lambda rng: f"{rng.choice(TORN_FILES)} {rng.random():.3f}"),
     "hand edit": (2, lambda rng: rng.choice(("stopped", "killed", "restored"))),
+    # No node forgets anything by it, but nothing else can be done meanwhile.
+    "upgrade": (1, lambda rng: f"{rng.randint(3, 9)} {rng.choice(('resume', 'back'))}"),
 }
 _MOMENT: Final = frozenset(("kill daemon", "renew", "master failover", "kill helpers", "hand edit"))
 _FORGETFUL_SHARE: Final = 0.2
@@ -200,7 +202,11 @@ def one_round(seed: int, number: int, *, basic: bool = False) -> Round:
         if rng.random() < 0.5:
             return first
         kind = _choose(rng, MORE_FORGETFUL)
-        node = MASTER if kind == "hand edit" else rng.choices(range(NODES), (2, 1, 1, 1, 1))[0]
+        node = (
+            MASTER
+            if kind in ("hand edit", "upgrade")
+            else rng.choices(range(NODES), (2, 1, 1, 1, 1))[0]
+        )
         lasts_s = 0.0 if kind in _MOMENT else 6.0
         detail = MORE_FORGETFUL[kind][1](rng)
         return Round(number, (Fault(round(rng.uniform(2, 8), 1), kind, node, lasts_s, detail),))
