@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ganeti import errors
@@ -140,32 +140,50 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
     def exec(self, plan: RenamePlan) -> str:
         instance = plan.instance
         with UndoStack(self.log.warn) as undo:
-            for old, new in plan.directories:
-                undo.add(f"directory {new}", self._rename_directory, instance, new, old)
-                self._rename_directory(instance, old, new)
+            renamed_dirs = {
+                old: new
+                for old, new in plan.directories
+                if self._rename_directory(instance, old, new, undo)
+            }
             if plan.name != instance.name:
-                self._record(plan)
+                self._record(plan, renamed_dirs)
             undo.commit()
         renamed = self.config.instance(instance.uuid)
         self._update_storage_info(renamed)
         self._run_rename_script(renamed, instance.name)
         return plan.name
 
-    def _rename_directory(self, instance: Instance, old: str, new: str) -> None:
+    def _rename_directory(self, instance: Instance, old: str, new: str, undo: UndoStack) -> bool:
+        """Rename a directory; return False if it keeps its name, because the node cannot do it.
+
+        What has the new name may be of a former owner, or a disk that is detached.
+        """
         answer = self.rpc.call(
             FILE_STORAGE_DIR_RENAME, instance.primary_node, old_path=old, new_path=new
         )
+        if disk_work.is_of_directory(answer.failure):
+            self.log.warn(
+                f"directory {old} keeps its name on node {answer.node_name}: {why(answer.failure)}",
+                hint="The disks work there as well.",
+            )
+            return False
+        undo.add(f"directory {new}", self._rename_back, instance, new, old)
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not rename directory {old} on node {answer.node_name} to {new}:"
                 f" {why(answer.failure)}"
             ) from answer.failure
+        return True
 
-    def _record(self, plan: RenamePlan) -> None:
+    def _rename_back(self, instance: Instance, new: str, old: str) -> None:
+        self.rpc.call(
+            FILE_STORAGE_DIR_RENAME, instance.primary_node, old_path=new, new_path=old
+        ).payload()
+
+    def _record(self, plan: RenamePlan, renamed: Mapping[str, str]) -> None:
         with self.config.transaction() as change:
             present = change.data.instances[plan.instance.uuid]
             change.instances.update(dataclasses.replace(present, name=plan.name), self.ctx.ec_id)
-            renamed = dict(plan.directories)
             for disk in self.config.instance_disks(present):
                 for old in disk_work.storage_dirs([disk]):
                     if old in renamed:

@@ -66,6 +66,12 @@ class Lab:
         self.run(ops.OpInstanceShutdown(instance_name=name, timeout=0))
         self.cluster.check_clean()
 
+    def place(self, name: str) -> Path:
+        """The directory with a name, on the primary node of ``web``."""
+        kind = posixpath.dirname(posixpath.dirname(self.disks(WEB)[0].file_id.path))
+        node = self.cluster.config.node(self.instance(WEB).primary_node)
+        return self.cluster.rpc.root(node.name) / kind.lstrip("/") / name
+
     def directories(self) -> list[str]:
         """The names of all directories with disks, of all nodes."""
         found = {
@@ -165,3 +171,29 @@ def test_another_instance_takes_the_name_of_a_former_owner(lab: Lab) -> None:
     lab.remove("third.example.com")
     lab.remove(NEW)
     lab.starts(OTHER)
+
+
+def test_files_of_others_do_not_keep_an_instance_from_its_removal(lab: Lab) -> None:
+    """Once its disks are gone, nothing is left to be repeated."""
+    directory = lab.place(WEB)
+    (directory / "notes").write_text("by hand")
+    lab.remove(WEB)
+    assert lab.cluster.job.said("/web.example.com stays on node node1.example.com")
+    assert [path.name for path in directory.iterdir()] == ["notes"]
+    assert all(one.name != WEB for one in lab.cluster.config.instances())
+
+
+def test_a_directory_of_the_new_name_does_not_keep_an_instance_from_its_renaming(lab: Lab) -> None:
+    """A former owner, or a disk which was detached from one, may have left it."""
+    left = lab.place(NEW)
+    left.mkdir()
+    (left / "old disk").write_text("precious")
+    lab.rename(WEB, NEW)
+    assert lab.cluster.job.said("/web.example.com keeps its name on node node1.example.com")
+    assert not lab.cluster.job.said("could not be removed or undone")
+    assert {folder(one) for one in lab.disks(NEW)} == {WEB}
+    assert (left / "old disk").read_text() == "precious"
+    lab.run(ops.OpInstanceStartup(instance_name=NEW))
+    lab.run(ops.OpInstanceShutdown(instance_name=NEW, timeout=0))
+    lab.remove(NEW)
+    assert lab.directories() == sorted([OTHER, NEW])

@@ -184,15 +184,32 @@ def remove_storage_dir(
 ) -> None:
     """Remove the directories for disk files which are removed, unless other disks are there.
 
-    They must be empty or missing.
+    One that has other files, or that the node cannot remove, stays with a warning: nothing of the
+    instance is in it any more.
 
     :param disks: the disks which are removed; they may still be in the configuration.
     :param node_uuid: the node; by default the primary node of the instance.
+    :raises errors.RpcError: the node did not answer, or failed for another reason.
     """
     node = node_uuid or instance.primary_node
     for directory in storage_dirs(disks):
-        if not other_users(ctx.config, directory, disks, node):
-            ctx.rpc.call(FILE_STORAGE_DIR_REMOVE, node, path=directory).payload()
+        if other_users(ctx.config, directory, disks, node):
+            continue
+        answer = ctx.rpc.call(FILE_STORAGE_DIR_REMOVE, node, path=directory)
+        if is_of_directory(answer.failure):
+            ctx.log.warn(
+                f"directory {directory} stays on node {answer.node_name}: {why(answer.failure)}",
+                hint="No disk of the cluster is in it. Look at what it has, and remove it by hand.",
+            )
+        else:
+            answer.payload()
+
+
+def is_of_directory(failure: Exception | None) -> bool:
+    """Return True if a node answered that a directory cannot be changed, and is as it was."""
+    return isinstance(failure, errors.NodeCallFailed) and isinstance(
+        failure.cause, errors.FileStoragePathError
+    )
 
 
 # -- creating and removing -------------------------------------------------------
