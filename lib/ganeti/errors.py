@@ -509,6 +509,8 @@ class LuxiPermissionError(ProtocolError):
 class RpcError(GenericError):
     """A node call has no result.
 
+    The text is for people, so it does not name the procedure; logs add it.
+
     :param node: name of the node.
     :param call: the procedure.
     """
@@ -520,7 +522,7 @@ class RpcError(GenericError):
         self.message = message
 
     def __str__(self) -> str:
-        return f"node {self.node}: call {self.call}: {self.message}"
+        return f"node {self.node}: {self.message}"
 
 
 class NodeOffline(RpcError):
@@ -544,7 +546,7 @@ class NodeUnreachable(RpcError):
         self.machine_is_on = machine_is_on
 
     def __str__(self) -> str:
-        return f"node {self.node} is unreachable (call {self.call}): {self.message}"
+        return f"node {self.node} is unreachable: {self.message}"
 
 
 class NodeRefused(RpcError):
@@ -558,7 +560,7 @@ class NodeRefused(RpcError):
         self.known_epoch = known_epoch
 
     def __str__(self) -> str:
-        return f"node {self.node} refused call {self.call}: {self.message}"
+        return f"node {self.node} refused the request: {self.message}"
 
 
 class NodeLacksCall(NodeRefused):
@@ -573,7 +575,7 @@ class NodeKeyMismatch(NodeRefused):
 
     def __str__(self) -> str:
         return (
-            f"node {self.node}: call {self.call} was not sent: {self.message}. If its machine was"
+            f"node {self.node}: nothing was sent to it: {self.message}. If its machine was"
             f" set up again, accept the new key with 'gnt-node add --readd {self.node}'; otherwise"
             " find out which machine has its address"
         )

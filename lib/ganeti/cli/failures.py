@@ -1,7 +1,9 @@
 """Turn an error into the text and the exit code which the user gets.
 
-The first line of each text is published, because scripts look for ``Failure: prerequisites not met
-for this operation:`` and for ``error type: unknown_entity``. The exit codes are published, too:
+There are two forms. Scripts look for ``Failure: prerequisites not met for this operation:`` and for
+``error type: unknown_entity``, so these published first lines are written when standard error is
+not a terminal (:func:`describe`). People on a terminal get one frame for all errors
+(:func:`for_people`): ``Error:``, the sentence, the hint. The exit codes are published, too:
 
 ==== =========================================================
 0    success
@@ -67,7 +69,7 @@ def describe(err: BaseException) -> tuple[int, str]:
         return EXIT_FAILURE, f"Failure: hooks general failure: {err}"
     if isinstance(err, errors.ConfigurationError):
         where = f" (at {err.path})" if err.path else ""
-        return EXIT_USAGE, f"Corrupt configuration: {err}{where}"
+        return EXIT_USAGE, f"{_DAMAGED}{err}{where}"
     if isinstance(err, errors.ResolverError):
         return EXIT_FAILURE, f"Failure: {err}"
     if isinstance(err, errors.TypeEnforcementError):
@@ -90,6 +92,41 @@ def describe(err: BaseException) -> tuple[int, str]:
             " old ones with 'gnt-job autoarchive'."
         )
     return _outside(err)
+
+
+def for_people(err: BaseException) -> str:
+    """Return the text about an error for a terminal: ``Error:``, one sentence, and its hint."""
+    return f"Error: {sentence(err)}"
+
+
+def sentence(err: BaseException) -> str:
+    """Return what happened and what to do, without the published first lines."""
+    if isinstance(err, errors.HooksAbort):
+        return "\n".join(["a hook refused the operation:", *(_hook(*row) for row in err.failures)])
+    if isinstance(err, errors.QueryFilterParseError):
+        return "\n".join(["the filter cannot be read:", *err.details()])
+    if isinstance(err, errors.ConfigurationError):
+        return f"the configuration is damaged: {describe(err)[1].removeprefix(_DAMAGED)}"
+    if isinstance(err, errors.TagError):
+        return f"invalid tag: {err}"
+    if isinstance(err, errors.OpPrereqError):
+        return _without_opcode(err)
+    if isinstance(err, _ONLY_TEXT):
+        return str(err)
+    text = describe(err)[1]
+    for start in _STARTS:
+        text = text.removeprefix(start)
+    return text
+
+
+_DAMAGED = "Corrupt configuration: "
+# Errors whose text says everything.
+_ONLY_TEXT = (
+    errors.OpExecError,
+    errors.TypeEnforcementError,
+    errors.JobLost,
+)
+_STARTS = ("Failure: ", "Unhandled Ganeti error: ", "Unhandled ")
 
 
 def _outside(err: BaseException) -> tuple[int, str]:
@@ -137,7 +174,13 @@ def _prerequisites(err: errors.OpPrereqError) -> str:
     # An error without a code has no line about it.
     if err.ecode:
         lines.append(f"error type: {err.ecode}, error details:")
-    return "\n".join([*lines, str(err)])
+    return "\n".join([*lines, _without_opcode(err)])
+
+
+def _without_opcode(err: errors.OpPrereqError) -> str:
+    """Return the text without the opcode, which is for programs: the user knows the command."""
+    first, colon, rest = str(err).partition(": ")
+    return rest if colon and first.startswith("OP_") and " " not in first else str(err)
 
 
 def _hook(node: str, script: str, output: str) -> str:

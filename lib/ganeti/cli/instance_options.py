@@ -112,9 +112,11 @@ def nic_list(values: Values) -> list[dict[str, Any]]:
             del nic["bridge"]
         unknown = sorted(set(nic) - _NIC_KEYS)
         if unknown:
+            from ganeti.utils import suggest  # needed after a mistake only
+
             raise errors.TypeEnforcementError(
-                f"unknown parameter '{unknown[0]}' of network interface {number}. Known are:"
-                f" {', '.join(sorted(_NIC_KEYS))}."
+                f"unknown parameter '{unknown[0]}' of network interface {number}."
+                f"{suggest.hint(unknown[0], _NIC_KEYS)}"
             )
     return nics
 
@@ -258,9 +260,11 @@ def nic_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
     for _action_name, where, params in found:
         unknown = sorted(set(params) - _NIC_KEYS)
         if unknown:
+            from ganeti.utils import suggest  # needed after a mistake only
+
             raise errors.TypeEnforcementError(
-                f"unknown parameter '{unknown[0]}' of network interface {where}. Known are:"
-                f" {', '.join(sorted(_NIC_KEYS))}."
+                f"unknown parameter '{unknown[0]}' of network interface {where}."
+                f"{suggest.hint(unknown[0], _NIC_KEYS)}"
             )
     return found
 

@@ -190,9 +190,18 @@ def _ending(values: Values) -> ModuleType | None:
 
 
 def format_log_entry(timestamp: Sequence[int], kind: str, message: Any) -> str:
-    """Return one line of a job's log as the commands show it."""
+    """Return one line of a job's log as the commands show it.
+
+    Programs read the whole date. On a terminal the time of day suffices for what happened today,
+    and the line is wrapped between words.
+    """
     text = message if kind == "message" or isinstance(message, str) else repr(message)
-    return f"{time.ctime(timestamp[0])} {text}"
+    if not terminal.is_terminal(sys.stdout):
+        return f"{time.ctime(timestamp[0])} {text}"
+    stamp = time.localtime(timestamp[0])
+    today = stamp[:3] == time.localtime()[:3]
+    when = time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", stamp)
+    return terminal.wrapped(f"{when} {text}", sys.stdout, " " * (len(when) + 1))
 
 
 def _without_already(timestamp: Sequence[int], kind: str, message: Any) -> str:
@@ -525,6 +534,10 @@ class JobSet:
             raise
         except errors.GenericError as err:
             text = failures.describe(err)[1]
+            if terminal.is_terminal(sys.stderr):
+                about = job.name or f"job {job.job_id}"
+                terminal.err(f"Error: {about}: {failures.sentence(err)}")
+                return JobOutcome(False, text, job.name, job.job_id)
         else:
             if ending:
                 ending.show(self._client, job.job_id, job.opcodes, results)

@@ -118,9 +118,12 @@ def _run_command(
             return _run_traced(program, command, values, arguments)
         return command.run(values, arguments)
     except parser.OptionSyntaxError as err:
+        usage = parser.command_usage(program, command)
         terminal.err(
-            f"Usage\n=====\n  {parser.command_usage(program, command)}\n\n"
-            f"{program.name}: error: {err}"
+            f"Error: {err}\nUsage: {usage}\n"
+            f"'{program.name} {command.name} --help' shows the options."
+            if terminal.is_terminal(sys.stderr)
+            else f"Usage\n=====\n  {usage}\n\n{program.name}: error: {err}"
         )
         return failures.EXIT_USAGE
     except parser.ArgumentCountError as err:
@@ -172,8 +175,7 @@ def _report(err: BaseException, debug: bool) -> int:
 
         terminal.err("".join(traceback.format_exception(err)).rstrip())
     code, text = failures.describe(err)
-    if text:
-        terminal.err(text)
+    terminal.err(failures.for_people(err) if terminal.is_terminal(sys.stderr) else text)
     return code
 
 

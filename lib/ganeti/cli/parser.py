@@ -163,11 +163,7 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
             option.callback(values, "")
         return
     if option.choices and text not in option.choices:
-        choices = ", ".join(f"'{choice}'" for choice in option.choices)
-        raise OptionSyntaxError(
-            f"option {name}: invalid choice: '{text}' (choose from {choices})"
-            f".{suggest(text, option.choices)}".rstrip(".")
-        )
+        raise OptionSyntaxError(_wrong_choice(name, text, option.choices))
     if option.action == "call" and option.callback is not None:
         option.callback(values, text)
         return
@@ -184,6 +180,17 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
         target[option.dest] = {**(target[option.dest] or {}), **value}
     else:
         target[option.dest] = value
+
+
+def _wrong_choice(name: str, text: str, choices: Sequence[str]) -> str:
+    """Return the text about a value of an option which is not one of its choices."""
+    near = suggest(text, choices)
+    start = f"option {name}: invalid choice: '{text}'"
+    if len(choices) > _FEW_CHOICES:
+        # Nobody finds the error above or the right word inside of a long list.
+        return f"{start}.{near or ' The manual page lists all choices'}"
+    listed = ", ".join(f"'{choice}'" for choice in choices)
+    return f"{start} (choose from {listed}).{near}".rstrip(".")
 
 
 def check_arguments(command: Command, arguments: Sequence[str]) -> None:
@@ -260,6 +267,7 @@ def option_help(option: Option) -> str:
     return f"{option.help}; {option.default} by default"
 
 
+_FEW_CHOICES = 12
 _HELP_COLUMN = 28
 # On a narrow terminal the help texts are below the options, with a small indentation.
 _NARROW, _NARROW_COLUMN = 60, 8

@@ -85,7 +85,6 @@ def require_known(fields: Sequence[str], known: Sequence[str]) -> None:
         from ganeti.utils import suggest
 
         raise errors.OpPrereqError(
-            f"unknown fields: {', '.join(unknown)}.{suggest.did_you_mean(unknown[0], known)}"
-            f" Known are: {', '.join(sorted(known))}.",
+            f"unknown fields: {', '.join(unknown)}.{suggest.hint(unknown[0], known)}",
             errors.ECODE_INVAL,
         )

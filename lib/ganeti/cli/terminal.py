@@ -29,6 +29,8 @@ DIM = "2"
 BOLD = "1"
 
 
+_FIRST_WORDS = {"Error": RED, "Failure": RED, "Warning": YELLOW}
+
 # On a narrower terminal the lines are not made shorter.
 _NARROWEST = 30
 
@@ -64,7 +66,16 @@ def out_data(text: str) -> None:
 
 
 def err(text: str) -> None:
-    """Write one line to standard error."""
+    """Write one line to standard error.
+
+    On a terminal it is wrapped between words, and its first word is coloured if it is one of
+    ``Error:``, ``Failure:`` (red) and ``Warning:`` (yellow).
+    """
+    text = wrapped(text, sys.stderr)
+    first = text.partition(":")[0]
+    colour = _FIRST_WORDS.get(first)
+    if colour and wants_colour(sys.stderr):
+        text = paint(first, colour) + text[len(first) :]
     _write(sys.stderr, shown(text))
 
 

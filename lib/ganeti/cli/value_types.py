@@ -340,8 +340,9 @@ def typed_params(
     if unknown is not None:
         from ganeti.utils import suggest  # needed after a mistake only
 
-        hint = suggest.did_you_mean(unknown, types) or f" Known are: {', '.join(sorted(types))}."
-        raise errors.TypeEnforcementError(f"unknown parameter '{unknown}'.{hint}")
+        raise errors.TypeEnforcementError(
+            f"unknown parameter '{unknown}'.{suggest.hint(unknown, types)}"
+        )
     from ganeti.objects import hvparams  # its tables cost 10 ms; most commands set no parameter
 
     return hvparams.force_types(params, types, allowed)

@@ -124,7 +124,7 @@ def force_types(
     for name, value in values.items():
         kind = types.get(name)
         if kind is None:
-            hint = suggest.did_you_mean(str(name), types)
+            hint = suggest.hint(str(name), types)
             raise errors.TypeEnforcementError(
                 f"unknown parameter {name!r}{'.' if hint else ''}{hint}"
             )

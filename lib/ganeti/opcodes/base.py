@@ -150,9 +150,14 @@ class OpCode:
             elif not declaration.required:
                 mine[name] = declaration.fresh_default()
         if values:
-            unknown = ", ".join(sorted(map(str, values)))
+            from ganeti.utils import suggest  # needed after a mistake only
+
+            unknown = sorted(map(str, values))
+            similar = suggest.did_you_mean(unknown[0], declared)
             raise errors.OpPrereqError(
-                f"{self.OP_ID}: unknown parameter: {unknown}", errors.ECODE_INVAL
+                f"{self.OP_ID}: unknown parameter: {', '.join(unknown)}"
+                f"{'.' if similar else ''}{similar}",
+                errors.ECODE_INVAL,
             )
 
     def _take_old_flag(self, old: str, values: dict[str, Any]) -> None:

@@ -175,10 +175,17 @@ def build_opcode(job: Job, body: dict[str, Any], fixed: Mapping[str, Any]) -> Op
             raise Refused(400, f"parameter '{name}' cannot be given in the body")
         known = name in job.opcode.PARAMS or name in job.opcode.OLD_FLAGS
         if not known or name == "reason" and "reason" not in job.rename:
-            raise Refused(400, f"the body has an unknown parameter '{name}'")
+            raise _unknown(name, job.opcode.PARAMS)
     if job.adjust is not None:
         job.adjust(body)
     return job.opcode(**body, **fixed)
+
+
+def _unknown(name: str, known: Iterable[str]) -> Refused:
+    similar = suggest.did_you_mean(name, known)
+    return Refused(
+        400, f"the body has an unknown parameter '{name}'{'.' if similar else ''}{similar}"
+    )
 
 
 def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
@@ -192,7 +199,7 @@ def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
         raise Refused(400, "the body must be a JSON object")
     unknown = sorted(set(body) - set(fields))
     if unknown:
-        raise Refused(400, f"the body has an unknown parameter '{unknown[0]}'")
+        raise _unknown(unknown[0], fields)
     found = {}
     for name, field in fields.items():
         if name in body:

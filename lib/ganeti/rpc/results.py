@@ -122,7 +122,7 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
                 ignored=neighbour.parse_ignored(outcome.ignored),
             )
     except (errors.ParseError, errors.ConfigurationError) as err:
-        text = f"the answer to call {call.name} cannot be decoded: {err}"
+        text = f"its answer cannot be decoded: {err}"
         if outcome.release:
             text += f"; the node has release {outcome.release}, the caller {RELEASE}"
         return Result(node_name, failure=errors.NodeCallFailed(node_name, call.name, text))

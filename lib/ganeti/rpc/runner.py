@@ -439,7 +439,12 @@ class AddressRunner:
         result = from_outcome(call, target.name, outcome)
         _CALLS.add(call.name, _outcome_of(result))
         if result.failure is not None:
-            _log.log(logging.DEBUG if call.probe else logging.WARNING, "%s", result.failure)
+            _log.log(
+                logging.DEBUG if call.probe else logging.WARNING,
+                "%s (call %s)",
+                result.failure,
+                call.name,
+            )
             known = getattr(result.failure, "known_epoch", "")
             if known and not call.any_epoch:
                 self._on_newer(target.name, known)

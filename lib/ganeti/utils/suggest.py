@@ -18,6 +18,8 @@ _CUTOFF = 0.7
 _MAX_LENGTH = 80
 _MIN_LENGTH = 3
 _SHOWN = 3
+# An error lists at most so many known names.
+_LISTED = 12
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -32,6 +34,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     quoted = [f"'{name}'" for name in names]
     listed = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
     return f" Did you mean {listed}?"
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """Return a hint for a wrong name: the most similar ones, else all of a few known names.
+
+    A long list would hide the error above it; the reader then finds the names in the manual page.
+    """
+    names = list(known)
+    similar = did_you_mean(word, names)
+    if similar or not names:
+        return similar
+    if len(names) > _LISTED:
+        return " The manual page lists all names."
+    return f" Known are: {', '.join(sorted(names))}."
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:

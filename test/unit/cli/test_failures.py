@@ -106,6 +106,47 @@ def test_helpful_parts(error: Exception, code: int, parts: list[str]) -> None:
         assert part in text
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (errors.OpPrereqError("node 'x' not known", errors.ECODE_NOENT), "node 'x' not known"),
+        (errors.OpExecError("it broke"), "it broke"),
+        (
+            errors.OpPrereqError("OP_NETWORK_ADD: parameter 'network' must be x", "wrong_input"),
+            "parameter 'network' must be x",
+        ),
+        (errors.TypeEnforcementError("unknown parameter 'x'"), "unknown parameter 'x'"),
+        (
+            errors.HooksAbort([["n1", "pre.d/fail", "said no"]]),
+            "a hook refused the operation:\n  node: n1, script: pre.d/fail, output: said no",
+        ),
+        (
+            errors.ConfigurationError("bad disk", "disks/7"),
+            "the configuration is damaged: bad disk (at disks/7)",
+        ),
+        (errors.TagError("too long"), "invalid tag: too long"),
+        (errors.JobLost("job 7 does not exist"), "job 7 does not exist"),
+        (errors.LockError("removed"), "removed"),
+        (failures.NotClusterError("no cluster here"), "no cluster here"),
+        (ValueError("odd"), "error (ValueError): odd"),
+    ],
+)
+def test_people_get_one_frame_for_all_errors(error: Exception, text: str) -> None:
+    assert failures.for_people(error) == f"Error: {text}"
+
+
+def test_programs_get_no_opcode_in_the_text() -> None:
+    error = errors.OpPrereqError("OP_NETWORK_ADD: parameter 'network' must be x", "wrong_input")
+    assert failures.describe(error)[1].splitlines()[2] == "parameter 'network' must be x"
+
+
+def test_errors_of_nodes_do_not_name_the_procedure() -> None:
+    for kind in (errors.NodeUnreachable, errors.NodeRefused, errors.NodeKeyMismatch):
+        text = str(kind("node1", "instance_start", "no route"))
+        assert text.startswith("node node1") and "no route" in text
+        assert "instance_start" not in text
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path))

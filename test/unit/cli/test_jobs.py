@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.cli import jobs
+from ganeti.cli import jobs, terminal
 from ganeti.cli.command import Values
 from ganeti.opcodes.test import OpTestDelay
 
@@ -282,3 +283,16 @@ def test_no_command_submits_jobs_in_another_way() -> None:
     ]
     assert len(found) >= 5
     assert [place for place, guarded in found if not guarded] == []
+
+
+def test_a_line_of_a_log_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of day is enough for today; programs read the whole date."""
+    monkeypatch.setattr(time, "localtime", lambda *seconds: time.gmtime(*(seconds or (90061,))))
+    assert jobs.format_log_entry([86400, 0], "message", "x") == "Fri Jan  2 00:00:00 1970 x"
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "width", lambda stream, otherwise=80: 30)
+    assert jobs.format_log_entry([86400 + 46916, 0], "message", "x") == "13:01:56 x"
+    assert jobs.format_log_entry([46916, 0], "message", "x") == "1970-01-01 13:01:56 x"
+    assert jobs.format_log_entry([133316, 0], "message", "a word and another one more") == (
+        "13:01:56 a word and another\n         one more"
+    )

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fakes.luxi_master import FakeMaster
-from ganeti import client
+from ganeti import client, errors
 from ganeti.cli import options as opt
-from ganeti.cli import parser
+from ganeti.cli import parser, terminal
 from ganeti.cli.command import Command, Program
 
 from .conftest import Gnt, fields_of
@@ -254,3 +254,53 @@ def test_nodes_to_switch_are_chosen_in_one_way_only(
     assert (done.code, done.out) == (1, "")
     assert "neither --all nor --groups" in done.err
     assert not master.jobs
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output goes to a terminal with 40 columns and colours."""
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "width", lambda stream, otherwise=80: 40)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.mark.usefixtures("on_a_terminal")
+def test_an_error_on_a_terminal_is_red_and_wrapped(gnt: Gnt, master: FakeMaster) -> None:
+    text = "instance web9.example.com is not in this cluster. Did you mean 'web1'?"
+    master.results["OP_INSTANCE_REMOVE"] = errors.OpPrereqError(text, errors.ECODE_NOENT)
+    ended = gnt("instance remove -f web9.example.com")
+    assert (ended.code, ended.err) == (
+        1,
+        "\033[31mError\033[0m: instance web9.example.com is not\n"
+        "in this cluster. Did you mean 'web1'?\n",
+    )
+
+
+@pytest.mark.usefixtures("on_a_terminal")
+def test_a_wrong_option_on_a_terminal(gnt: Gnt) -> None:
+    ended = gnt("job wait --submt 7")
+    assert ended.code == 2
+    assert ended.err == (
+        "\033[31mError\033[0m: no such option: --submt\n"
+        "Usage: gnt-job wait [<options>] <job-id>\n".replace("[<options>] ", "")
+        + "'gnt-job wait --help' shows the options.\n"
+    )
+
+
+def test_a_long_list_of_choices_is_not_shown(gnt: Gnt) -> None:
+    ended = gnt("cluster verify -I ENODERCP")
+    assert ended.code == 2
+    assert ended.err.endswith("invalid choice: 'ENODERCP'. Did you mean 'ENODERPC'?\n")
+    ended = gnt("cluster verify -I X")
+    assert ended.err.endswith("invalid choice: 'X'. The manual page lists all choices\n")
+
+
+def test_an_unknown_parameter_never_lists_all(gnt: Gnt) -> None:
+    near = gnt("instance modify -H vnc_bind_adress=0.0.0.0 web1").err
+    assert near == "Parameter Error: unknown parameter 'vnc_bind_adress'. Did you mean" + (
+        " 'vnc_bind_address'?\n"
+    )
+    far = gnt("instance modify -H zzz=1 web1").err
+    assert far == "Parameter Error: unknown parameter 'zzz'. The manual page lists all names.\n"
+    few = gnt("instance modify -B zzz=1 web1").err
+    assert " Known are: " in few

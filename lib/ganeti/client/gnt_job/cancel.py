@@ -97,5 +97,5 @@ def _report(job_id: int, ended: Sequence[Any], passed_s: float | None) -> int:
     try:
         jobs.job_result(job_id, ended)
     except errors.GenericError as err:
-        terminal.err(f"Job {job_id} failed before it could stop: {failures.describe(err)[1]}")
+        terminal.err(f"Job {job_id} failed before it could stop: {failures.sentence(err)}")
     return failures.EXIT_FAILURE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -220,7 +221,11 @@ def _await(client: luxi.Client, job_id: int, show: Any) -> int:
         raise
     except errors.GenericError as err:
         code, text = failures.describe(err)
-        terminal.err(f"Job {job_id} failed: {text}")
+        terminal.err(
+            f"Error: job {job_id} failed: {failures.sentence(err)}"
+            if terminal.is_terminal(sys.stderr)
+            else f"Job {job_id} failed: {text}"
+        )
         return code
     return failures.EXIT_SUCCESS
 

@@ -45,7 +45,12 @@ def out(text: str = "") -> None:
 def err(text: str = "") -> None:
     """Print a line to standard error; what was printed before appears before it."""
     sys.stdout.flush()
-    sys.stderr.write(f"{text}\n")
+    if sys.stderr.isatty():
+        from ganeti.cli import terminal  # people have the time to load it
+
+        terminal.err(text)
+    else:
+        sys.stderr.write(f"{text}\n")
 
 
 def read_file(name: str) -> str:
@@ -102,7 +107,7 @@ def _run(program: Program, words: list[str]) -> int:
     except opt.OptionError as failure:
         # Without the list of all options, above which the error would not be seen.
         err(
-            f"Command line error: {failure}\n"
+            f"{'Error' if sys.stderr.isatty() else 'Command line error'}: {failure}\n"
             f"Usage: {program.name} [OPTION...]{program.arguments}\n"
             f"Run '{program.name} --help' to see all options."
         )

@@ -40,7 +40,7 @@ from ganeti.objects.disk_templates import (
     MUST_ADOPT,
 )
 from ganeti.objects.disk_templates.descriptor import IdRequest
-from ganeti.utils import clock, text
+from ganeti.utils import clock, suggest, text
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -275,7 +275,8 @@ def _require_known(template: str, what: str, spec: Mapping[str, Any]) -> None:
     unknown = [] if template in HAVE_PROVIDER else sorted(set(spec) - _KNOWN)
     if unknown:
         raise errors.OpPrereqError(
-            f"{what}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
+            f"{what}: unknown parameter {', '.join(unknown)}.{suggest.hint(unknown[0], _KNOWN)}",
+            errors.ECODE_INVAL,
         )
     foreign = [
         key

@@ -26,6 +26,7 @@ from ganeti.constants.net import (
     VALUE_DEFAULT,
 )
 from ganeti.objects import addresses, fill
+from ganeti.utils import suggest
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -139,7 +140,9 @@ def _modify(
     unknown = sorted(set(changes) - set(INIC_PARAMS))
     if unknown:
         raise errors.OpPrereqError(
-            f"{WHAT} {index}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
+            f"{WHAT} {index}: unknown parameter {', '.join(unknown)}."
+            f"{suggest.hint(unknown[0], INIC_PARAMS)}",
+            errors.ECODE_INVAL,
         )
     if not changes:
         raise errors.OpPrereqError(f"{WHAT} {index}: no change is given", errors.ECODE_INVAL)

@@ -19,6 +19,7 @@ from ganeti.constants.disk import (
     MOD_REMOVE,
 )
 from ganeti.constants.net import VALUE_NONE
+from ganeti.utils import suggest
 from ganeti.utils.digits import is_number
 from ganeti.utils.text import wrong_variable
 
@@ -171,7 +172,8 @@ def updated_params(
     unknown = sorted(gone - set(known))
     if unknown:
         raise errors.OpPrereqError(
-            f"{what}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
+            f"{what}: unknown parameter {', '.join(unknown)}.{suggest.hint(unknown[0], known)}",
+            errors.ECODE_INVAL,
         )
     checked = check({key: value for key, value in changes.items() if key not in gone})
     return {**{key: value for key, value in own.items() if key not in gone}, **checked}
