@@ -132,7 +132,7 @@ unit-packages:
 		python3-cryptography python3-yaml python3-pyinotify
 
 docs-packages:
-	-@devel/install-packages prometheus
+	-@devel/install-packages prometheus graphviz chromium
 
 # For example: make scenario JOB_EXECUTION=processes
 scenario: venv scenario-packages

@@ -21,7 +21,13 @@ release = version = _found[1] if _found else ""
 # The name of the page, not of the author, stands on each page.
 html_show_copyright = False
 
-extensions = ["myst_parser", "devel.html_pages.links"]
+extensions = [
+    "myst_parser",
+    "devel.html_pages.drawings",
+    "devel.html_pages.links",
+    "devel.html_pages.navigation",
+    "devel.html_pages.task_words",
+]
 include_patterns = [
     "doc/*.rst",
     "doc/checklists/*.rst",
@@ -54,17 +60,23 @@ nitpicky = True
 # Sections of Markdown pages get anchors as on other pages.
 myst_heading_anchors = 3
 
-html_theme = "alabaster"
+html_theme = "furo"
 html_title = f"{project} {release}"
-html_theme_options = {
-    "description": "Cluster manager for virtual machines",
-    "fixed_sidebar": True,
-    "sidebar_width": "260px",
-    "page_width": "1100px",
-    "show_powered_by": False,
-    "show_relbars": True,
+html_theme_options = {"navigation_with_keys": True}
+# Of the parts, sections and pages of doc/index.rst; devel/html_pages/navigation.py provides them.
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/parts.html",
+        "sidebar/scroll-end.html",
+    ]
 }
-html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html", "relations.html"]}
+templates_path = ["templates"]
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_copy_source = False
 html_use_index = False
 html_show_sourcelink = False

@@ -26,6 +26,8 @@ from sphinx.util import logging
 _log = logging.getLogger(__name__)
 
 INDEX = "doc/index"
+#: Title of a part, title of a section, names of its pages, from ``doc/index.rst`` of this build.
+TREE: list[tuple[str, str, list[str]]] = []
 _SUFFIX = re.compile(r"\.(rst|md)$")
 # docutils keeps the backslash before the parenthesis as NUL.
 _SECTION = re.compile(r"[\x00 ]*\(([1-9])\)")
@@ -122,6 +124,7 @@ class Contents(SphinxTransform):
         for part in self._parts():
             names = list(self._pages(part))
             if names:
+                TREE.append((_title(part.parent), _title(part), names))
                 part += addnodes.toctree(
                     "", entries=[(None, name) for name in names], includefiles=names,
                     parent=INDEX, maxdepth=1, hidden=True, glob=False, caption=part[0].astext(),
@@ -141,6 +144,11 @@ class Contents(SphinxTransform):
                     name = page_of(reference.get("refuri", ""), self.env.found_docs, "doc")
                     if name is not None:
                         yield name
+
+
+def _title(section: nodes.Node) -> str:
+    """Return the heading of a section; empty for the whole page."""
+    return section[0].astext() if isinstance(section, nodes.section) else ""
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

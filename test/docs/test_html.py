@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 import urllib.parse
@@ -88,3 +91,73 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<a href="b.html#here">x</a> <a href="#no">y</a>')
     (tmp_path / "b.html").write_text('<p id="here"><a href="a.html"><a href="c.html">')
     assert sorted(broken(tmp_path)) == ["a.html: #no", "b.html: c.html"]
+
+
+def test_the_navigation_has_three_levels_and_shows_the_present_section(html: Path) -> None:
+    page = (html / "doc/manual/move-instance.html").read_text(encoding="utf-8")
+    navigation = page.partition('<nav class="parts"')[2].partition("</nav>")[0]
+    parts = re.split(r"\n(?=<details)", navigation)
+    opened = [part for part in parts if part.startswith("<details open")]
+    assert [re.findall("<summary>(.*?)</summary>", part) for part in opened] == [
+        ["Manual"],
+        ["Tasks"],
+    ]
+    assert 'aria-current="page">Move an instance</a>' in opened[1]
+    # What is open at first: at most a screen of links.
+    assert opened[1].count("<a ") < 20
+    assert navigation.count("<a ") > 100
+
+
+def test_a_long_page_has_its_contents(html: Path) -> None:
+    page = (html / "man/gnt-instance.html").read_text(encoding="utf-8")
+    contents = page.partition('class="toc-tree"')[2].partition("</aside>")[0]
+    assert contents.count("<a ") > 20
+    assert 'href="#migrate"' in contents
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="needs the package graphviz")
+def test_every_drawing_is_on_a_page(html: Path) -> None:
+    sources = sorted((TOP / "doc/drawings").glob("*.dot"))
+    assert len(sources) >= 5
+    drawings = 0
+    for path in (html / "doc/manual").glob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert ".dot" not in text
+        for part in text.split('<div class="drawing" role="img" aria-label="')[1:]:
+            drawings += 1
+            assert part.partition('"')[0]
+            assert part.partition('">')[2].startswith("<svg")
+    assert drawings == len(sources)
+
+
+SEARCHES = {
+    "migrate": "doc/manual/move-instance.html",
+    "backup": "doc/manual/back-up-configuration.html",
+    "add node": "doc/manual/add-node.html",
+    "certificate": "doc/manual/expired-certificates.html",
+    "broken disk": "doc/manual/replace-disk.html",
+    "image": "doc/manual/images.html",
+    "evacuate": "doc/manual/lose-node.html",
+    "upgrade": "doc/manual/upgrade.html",
+}
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the package chromium")
+@pytest.mark.parametrize("words", SEARCHES)
+def test_the_search_finds_the_task_first(html: Path, tmp_path: Path, words: str) -> None:
+    address = f"file://{html}/search.html?q={urllib.parse.quote_plus(words)}"
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+         "--virtual-time-budget=20000", "--dump-dom", address],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    results = done.stdout.partition('id="search-results"')[2]
+    found = re.findall(r'<li[^>]*><a href="([^"]*)"', results)
+    assert found[0].partition("?")[0] == SEARCHES[words], found[:5]
+
+
+def test_words_of_tasks_are_counted(html: Path) -> None:
+    text = (html / "_static/task_words.js").read_text(encoding="utf-8")
+    counts = json.loads(text.partition("=")[2].rstrip().rstrip(";"))
+    assert counts["doc/manual/move-instance"]["migrat"] >= 5
+    assert not any("reference" in page or "tutorial" in page for page in counts)
