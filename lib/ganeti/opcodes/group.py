@@ -98,6 +98,12 @@ class OpGroupSetParams(OpCode):
     disk_state: dict[str, Any] | None = params.DISK_STATE
     ipolicy: dict[str, Any] | None = params.IPOLICY
     enabled_hypervisors: list[str] | None = ENABLED_HYPERVISORS
+    force: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Change the volume group for metadata of DRBD even if a node does not have it",
+        default=None,
+        added=True,
+    )
     RESULT = types.Changes
 
 

@@ -65,6 +65,7 @@ ADDED = {
     "--hotplug": "spelling of 3.0",
     "--hotplug-if-possible": "spelling of 3.0",
     "--enabled-hypervisors": "groups whose nodes have other hypervisors",
+    "--force": "a volume group of a node group may be made on the nodes later",
     "--log": "what an instance has written to its console",
     "--lines": "likewise",
     "--follow": "likewise",

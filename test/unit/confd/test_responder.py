@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import sys
 from pathlib import Path
 
@@ -130,3 +133,36 @@ def test_an_answer_that_fits_no_datagram(one: responder.Responder) -> None:
     reply = protocol.unpack_reply([KEY], answer)[1]
     assert reply.status == const.STATUS_ERROR and "datagram" in reply.answer
     assert one.counts == {responder.TOO_LARGE: 1}
+
+
+def by_hand(text: str, *, indent: int | None = None) -> bytes:
+    """Sign a message as a client in another language does; our own writer has no part in it."""
+    salt = str(int(NOW))
+    signature = hmac.new(KEY, (salt + text).encode(), hashlib.sha1).hexdigest()
+    envelope = {"msg": text, "salt": salt, "hmac": signature}
+    return b"plj0" + json.dumps(envelope, indent=indent).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        # The order of the keys, and the line end, of the design of Ganeti 2.1.
+        ('{"type": 1, "rsalt": "r", "protocol": 1, "query": "node1.example.com"}\n', 0),
+        ('{"protocol":1,"query":"","rsalt":"r","type":3}', "node1.example.com"),
+        ('{"protocol":1,"query":null,"rsalt":"r","type":3}', "node1.example.com"),
+        ('{"protocol":1,"query":{"3":[0]},"rsalt":"r","type":3}', ["node1.example.com"]),
+        (
+            '{\n "protocol": 1,\n "type": 1,\n "query": "node1\\u002eexample.com", "rsalt": "r"\n}',
+            0,
+        ),
+        ('{"type":3,"rsalt":"r","protocol":1,"query":"","client":"of ours"}', "node1.example.com"),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_requests_as_other_clients_write_them(
+    one: responder.Responder, text: str, answer: object, indent: int | None
+) -> None:
+    found = one.answer(by_hand(text, indent=indent), NOW, TICK)
+    assert found is not None
+    salt, reply = protocol.unpack_reply([KEY], found)
+    assert (salt, reply.status, reply.answer) == ("r", 0, answer)

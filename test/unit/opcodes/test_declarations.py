@@ -46,7 +46,10 @@ OWN_PARAMS = {
         "rapi_require_authentication": "a password for reading is a choice of the administrator",
     },
     "OP_GROUP_ADD": {"enabled_hypervisors": "clusters whose nodes have different hypervisors"},
-    "OP_GROUP_SET_PARAMS": {"enabled_hypervisors": "the same"},
+    "OP_GROUP_SET_PARAMS": {
+        "enabled_hypervisors": "the same",
+        "force": "a volume group may be made on the nodes later",
+    },
     "OP_INSTANCE_SET_PARAMS": {"hypervisor": "a stopped instance changes its hypervisor"},
     "OP_INSTANCE_CREATE": {
         "explain": "the reasons for the choice of nodes",

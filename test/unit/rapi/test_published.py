@@ -54,7 +54,7 @@ OWN_MEMBERS = {
         "remove_reserved_ips6",
     },
     "/2/groups": {"enabled_hypervisors"},
-    "/2/groups/{group_name}/modify": {"enabled_hypervisors"},
+    "/2/groups/{group_name}/modify": {"enabled_hypervisors", "force"},
     "/2/modify": {
         "auto_balance",
         "auto_failover",

@@ -201,7 +201,12 @@ def modify(values: Values, arguments: list[str]) -> int:
         terminal.err(NO_CHANGE)
         return failures.EXIT_FAILURE
     changes = jobs.run_opcode(
-        OpGroupSetParams(group_name=arguments[0], **parameters, **jobs.common_params(values)),
+        OpGroupSetParams(
+            group_name=arguments[0],
+            force=values.force or None,
+            **parameters,
+            **jobs.common_params(values),
+        ),
         values,
     )
     if changes and not jobs.has_closing_line(values):
@@ -337,7 +342,14 @@ PROGRAM = Program(
             "modify",
             modify,
             [_GROUP],
-            _PARAMETERS,
+            [
+                opt.flag(
+                    "-f",
+                    "--force",
+                    help="set the volume group for metadata of DRBD even if nodes do not have it",
+                ),
+                *_PARAMETERS,
+            ],
             "Change the parameters and the policy of a group",
         ),
         Command(

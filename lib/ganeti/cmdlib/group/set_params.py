@@ -124,7 +124,8 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
     def _require_metavg(self, old: NodeGroup, new: NodeGroup) -> None:
         """Check that the nodes of the group have its new volume group for metadata of DRBD.
 
-        :raises errors.OpPrereqError: one has not; one that does not answer is a warning.
+        :raises errors.OpPrereqError: one has not; with *force*, this is a warning, as is one that
+            does not answer.
         """
         cluster = self.config.cluster()
         metavg = fill.metavg(cluster, new)
@@ -136,13 +137,14 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
             if node.group == new.uuid and not node.offline
         ]
         lacking, unknown = machine_storage.without_metavg(self.rpc, cluster, nodes, metavg)
-        if lacking:
+        if lacking and not self.op.force:
             raise errors.OpPrereqError(
                 f"group {new.name} cannot have its metadata of DRBD in volume group {metavg}:"
-                f" {'; '.join(lacking)}. Create the volume group there first.",
+                f" {'; '.join(lacking)}. Create the volume group there first, or use --force to go"
+                " on.",
                 errors.ECODE_ENVIRON,
             )
-        for problem in unknown:
+        for problem in (*lacking, *unknown):
             self.log.warn(problem)
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:

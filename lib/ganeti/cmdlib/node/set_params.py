@@ -104,13 +104,14 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         transition = roles.transition(node.name, present, role)
         self._check_maintenance(node, role)
         self._check_capable(node)
-        self._check_storage(node, role)
         self._check_power(node, present, role)
         if self.op.secondary_ip is not None:
             self._check_secondary_ip(node, self.op.secondary_ip)
         misplaced: list[Instance] = []
         if transition.answers:
             self._check_back(node)
+        self._check_storage(node, role)
+        if transition.answers:
             misplaced = guests.misplaced(self.ctx, node, force=self.op.force)
         if role is Role.OFFLINE and present is not Role.OFFLINE:
             guests.require_none(self.ctx, node, force=self.op.force)
@@ -145,23 +146,24 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
     def _check_storage(self, node: Node, role: Role) -> None:
         """Check the storage of a node which gets the right to have instances.
 
-        When it was added, it was not checked. A node which is offline cannot be asked.
+        When it was added, it was not checked. A node which stays offline cannot be asked; one
+        which comes back is asked at its address.
 
         :raises errors.OpPrereqError: no disk could be put there; with *force*, this is a warning.
         """
-        if not self.op.vm_capable or node.vm_capable or node.offline or role is Role.OFFLINE:
+        if not self.op.vm_capable or node.vm_capable or role is Role.OFFLINE:
             return
         data = self.config.snapshot()
 
         def ask(checks: dict[str, Any]) -> dict[str, Any]:
-            answer = self.rpc.call(
+            answers = self.rpc.call_addresses(
                 NODE_VERIFY,
-                node.uuid,
+                {node.name: node.primary_ip},
                 checks=checks,
                 cluster_name=data.cluster.cluster_name,
                 all_hvparams={},
             )
-            return dict(answer.payload())
+            return dict(answers[node.name].payload())
 
         group = data.nodegroups[node.group]
         found, doubts = machine_storage.of_capable_node(data.cluster, group, node, ask)

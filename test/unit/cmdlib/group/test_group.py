@@ -326,6 +326,16 @@ def test_a_volume_group_for_metadata_which_a_node_of_the_group_lacks():
     assert asked_nodes(good) == ["node3.example.com"]
 
 
+def test_a_volume_group_for_metadata_which_is_made_later():
+    op = OpGroupSetParams(group_name="rack2", diskparams={"drbd": {"metavg": "fast"}})
+    master = with_metavg(lacks=("node3.example.com",), own=None)
+    assert "use --force to go on" in master.refused(op, errors.ECODE_ENVIRON)
+    op.force = True
+    master.run(op)
+    assert master.job.said("node node3.example.com: it has no volume group fast")
+    assert master.config.group(SECOND).diskparams == {"drbd": {"metavg": "fast"}}
+
+
 def test_a_node_which_cannot_be_asked_for_its_volume_groups_is_named():
     master = with_metavg(fails=("node3.example.com",), own=None)
     master.run(OpGroupSetParams(group_name="rack2", diskparams={"drbd": {"metavg": "fast"}}))

@@ -131,6 +131,22 @@ def test_the_storage_of_a_node_which_may_have_instances_from_now_on():
     assert by_name(master, "node2.example.com").vm_capable
 
 
+def test_the_storage_of_a_node_which_comes_back_and_may_have_instances():
+    master = with_lvm({"vglist": {"other": 30000.0}})
+    master.rpc.answers["node_verify"] = master.rpc.answers["node_verify_light"]
+    node = by_name(master, "node2.example.com")
+    away = dataclasses.replace(node, vm_capable=False, offline=True, master_candidate=False)
+    commit(master.config).nodes.update(away)
+    op = OpNodeSetParams(node_name="node2", offline=False, vm_capable=True)
+    text = master.refused(op, errors.ECODE_ENVIRON)
+    assert "it has no volume group xenvg" in text and "--force" in text
+    assert by_name(master, "node2.example.com").offline
+    op.force = True
+    master.run(op)
+    assert master.job.said("node node2.example.com: it has no volume group xenvg")
+    assert by_name(master, "node2.example.com").vm_capable
+
+
 @pytest.mark.parametrize(("own", "wanted"), [(None, "all"), ("own", "own")])
 def test_the_volume_group_for_metadata_of_a_new_machine(hosts, own, wanted):
     """That of its node group counts, else that of the cluster."""
