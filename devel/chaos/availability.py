@@ -24,7 +24,7 @@ from typing import Final
 
 from devel.chaos.checker import FINAL, Violation
 from devel.chaos.history import now
-from devel.chaos.lab import Lab, state_of
+from devel.chaos.lab import WITNESS, Lab, state_of
 from devel.chaos.luxi import Luxi, RefusedError
 
 AVAILABLE: Final = "a majority that is well commits"
@@ -68,6 +68,7 @@ LIMITS: Final[Mapping[str, float]] = {
     "split": 60.0,
     "torn file": 60.0,
     "upgrade": 60.0,
+    "witness away": 45.0,
 }
 
 
@@ -77,7 +78,7 @@ def majorities(
     """Return each smallest majority of the nodes in which everybody reaches everybody.
 
     :param cuts: pairs of which the first does not reach the second.
-    :param votes: how many nodes the cluster has.
+    :param votes: how many nodes the cluster has, with the witness.
     """
     apart = {frozenset(pair) for pair in cuts}
     return frozenset(
@@ -256,7 +257,8 @@ class Meter:
             well = well_nodes(self._lab)
             kinds = self._active()
             with self._lock:
-                sets = majorities(well, self._lab.cuts(), len(self._lab.nodes))
+                votes = len(self._lab.nodes) + self._lab.variant.two
+                sets = majorities(well, self._lab.cuts(), votes)
                 pause = self.account.look(now(), sets, kinds)
                 if pause is not None:
                     self._judge(pause)
@@ -299,8 +301,11 @@ class Meter:
 
 
 def well_nodes(lab: Lab) -> set[str]:
-    """Return the nodes which have power, their daemons, and what these need from the machine."""
-    return {
+    """Return the nodes which have power, their daemons, and what these need from the machine.
+
+    A witness which answers is one of them.
+    """
+    return ({WITNESS} if lab.witness_answers() else set()) | {
         node
         for node in lab.nodes
         if lab.has_power(node)

@@ -124,6 +124,8 @@ class Faults:
         self._over.update(dict.fromkeys(self._lasting, now()))
         self._lasting.clear()
         self.lab.set_cut(())
+        if self.lab.variant.two:
+            self.lab.set_witness(True)
         for node in self.lab.nodes:
             self.lab.set("disk", node, "ok")
             self.lab.set("clock", node, "0")
@@ -270,6 +272,11 @@ class Faults:
         """Let the clock of a node be wrong by some seconds."""
         self.lab.set("clock", node, detail)
         return lambda: self.lab.set("clock", node, "0")
+
+    def witness_away(self, _node: str, _detail: str) -> Mend:
+        """Let the witness not answer."""
+        self.lab.set_witness(False)
+        return lambda: self.lab.set_witness(True)
 
     # -- machine -----------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ OS_NAME: Final = "witness"
 QUIET_OS: Final = "quiet"
 REST_USER: Final = ("chaos", "chaos-password")
 MASTERD: Final = "ganeti-masterd"
+#: The directory of the server which is the witness of two nodes.
+WITNESS: Final = "witness"
 
 # Leaves a line when an execution begins and when it ends; the instance and the token are in the
 # environment. The time is that of the machine since its start, which no fault changes.
@@ -126,6 +128,7 @@ class Lab:
         )
         self._addresses: dict[str, str] = {}
         self.series, self.next_series = "", ""
+        self._witness: subprocess.Popen[bytes] | None = None
 
     # -- making and ending -----------------------------------------------------------------------
 
@@ -153,6 +156,8 @@ class Lab:
                 f"--node-parameters=oob_program={self.directory}/fence",
             )
         )  # fmt: skip
+        if self.variant.two:
+            self._make_witness()
         if self.variant.processes:
             self._need(
                 self.run(self.nodes[0], "gnt-cluster", "modify", "--job-execution=processes")
@@ -205,6 +210,45 @@ class Lab:
             allocators.mkdir(parents=True)
             shutil.copy(TOP / "doc/examples/iallocators" / _ALLOCATOR, allocators)
 
+    def _make_witness(self) -> None:
+        """Start a server which no fault of a node concerns, and let the cluster use it."""
+        place = self.directory / WITNESS
+        place.mkdir()
+        self._need(
+            self._run(
+                (
+                    "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj",
+                    "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "9",
+                    "-keyout", str(place / "key"), "-out", str(place / "ca.pem"),
+                ),
+                timeout_s=COMMAND_S,
+            )
+        )  # fmt: skip
+        pem = (place / "key").read_text() + (place / "ca.pem").read_text()
+        (place / "server.pem").write_text(pem)
+        server = str(TOP / "test/fakes/witness_server.py")
+        self._witness = subprocess.Popen((sys.executable, server, str(place)))
+        wait_until((place / "port").exists, "the server of the witness listens")
+        (place / "auth").write_text("user = both\npassword = correct horse\n")
+        self._need(
+            self.run(
+                self.nodes[0], "gnt-cluster", "modify",
+                f"--witness=https://localhost:{(place / 'port').read_text()}/cluster/witness.json",
+                f"--witness-auth={place / 'auth'}", f"--witness-ca={place / 'ca.pem'}",
+            )
+        )  # fmt: skip
+
+    def set_witness(self, answers: bool) -> None:
+        """Let the witness answer, or not."""
+        new = self.directory / WITNESS / "faults.new"
+        new.write_text("" if answers else "deaf\n")
+        new.rename(self.directory / WITNESS / "faults")
+
+    def witness_answers(self) -> bool:
+        """Return True if there is a witness which answers."""
+        faults = self.directory / WITNESS / "faults"
+        return self.variant.two and not (faults.exists() and faults.read_text())
+
     def keep_files(self) -> None:
         """Copy logs and data of the nodes, before the cluster is removed."""
         for node in self.nodes:
@@ -218,6 +262,9 @@ class Lab:
             for node in self.nodes:
                 self.signal_all(node, signal.SIGCONT)
             self._need(self.vcluster("destroy", str(self.vc)))
+        if self._witness is not None:
+            self._witness.terminate()
+            self._witness.wait()
 
     @staticmethod
     def _need(done: Finished) -> Finished:

@@ -34,8 +34,8 @@ _ATTEMPTS = 5
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="devel.chaos",
-        description="Run a virtual cluster of five nodes under load while its parts fail, and check"
-        " that nothing which it acknowledged is lost (doc/fault-injection.rst).",
+        description="Run a virtual cluster of five or two nodes under load while parts fail, and"
+        " check that nothing which it acknowledged is lost (doc/fault-injection.rst).",
     )
     add = parser.add_argument
     add("--minutes", type=float, default=DEFAULT_MINUTES, help="begin no round after this time")
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         " threads and a small configuration",
     )  # fmt: skip
     add("--jobs", choices=("threads", "processes"), help="where jobs are executed")
+    add("--nodes", choices=("2", "5"), help="two nodes have a witness")
     add("--configuration", choices=("small", "large"), help="a large one has a journal")
     add("--print", action="store_true", dest="show", help="print the schedule, and make nothing")
     add("--save", type=Path, metavar="FILE", help="write the schedule to a file")
@@ -118,6 +119,7 @@ def _variant(args: argparse.Namespace, seed: int) -> Variant:
     return Variant(
         by_seed.processes if args.jobs is None else args.jobs == "processes",
         by_seed.large if args.configuration is None else args.configuration == "large",
+        by_seed.two if args.nodes is None else args.nodes == "2",
     )
 
 
@@ -131,9 +133,11 @@ def _rounds(args: argparse.Namespace) -> tuple[int, Iterator[Round]]:
         seed, some = schedule.parse_schedule(args.replay.read_text())
         return seed, iter(some)
     seed = int(time.time()) if args.seed is None else args.seed
-    if args.only is not None:
-        return seed, iter([schedule.one_round(seed, args.only, basic=args.basic)])
-    return seed, itertools.islice(schedule.rounds(seed, basic=args.basic), args.rounds)
+    numbers = itertools.count(1) if args.only is None else [args.only]
+    made = (schedule.one_round(seed, number, basic=args.basic) for number in numbers)
+    if _variant(args, seed).two:
+        made = (schedule.for_two(seed, one) for one in made)
+    return seed, itertools.islice(made, args.rounds)
 
 
 class Run:
@@ -146,7 +150,7 @@ class Run:
     def __init__(
         self, directory: Path, seed: int, *, project: Path = TOP, variant: Variant = BASIC
     ) -> None:
-        self.lab = Lab(directory, schedule.NODES, project, variant)
+        self.lab = Lab(directory, variant.nodes, project, variant)
         self.seed = seed
         self.history = History(directory / "history.jsonl")
         self.faults = Faults(self.lab, self.say, self._note_tag)

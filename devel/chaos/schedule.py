@@ -17,6 +17,7 @@ import dataclasses
 import itertools
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -69,21 +70,29 @@ class Variant:
 
     :ivar processes: jobs are executed in processes.
     :ivar large: the configuration is large enough for a journal.
+    :ivar two: it has two nodes and a witness.
     """
 
     processes: bool = False
     large: bool = False
+    two: bool = False
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes it has."""
+        return 2 if self.two else NODES
 
     def text(self) -> str:
         """Return a clause for people."""
         jobs = "jobs in processes" if self.processes else "jobs in threads"
-        return f"{jobs}, {'a large' if self.large else 'a small'} configuration"
+        nodes = "two nodes with a witness" if self.two else f"{NODES} nodes"
+        return f"{nodes}, {jobs}, {'a large' if self.large else 'a small'} configuration"
 
 
 def variant_of(seed: int) -> Variant:
     """Return the cluster which belongs to a seed."""
     rng = random.Random(f"{seed}/variant")
-    return Variant(rng.random() < 0.6, rng.random() < 0.5)
+    return Variant(rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,13 +189,17 @@ MORE_FORGETFUL: Final[dict[str, tuple[int, Any]]] = {
     # No node forgets anything by it, but nothing else can be done meanwhile.
     "upgrade": (1, lambda rng: f"{rng.randint(3, 9)} {rng.choice(('resume', 'back'))}"),
 }
+#: Only with two nodes: the witness does not answer.
+WITNESS_AWAY: Final = "witness away"
+_WITNESS_SHARE: Final = 0.3
+_SPLIT: Final = re.compile(r"(\d)([->])(\d)")
 _MOMENT: Final = frozenset(("kill daemon", "renew", "master failover", "kill helpers", "hand edit"))
 _FORGETFUL_SHARE: Final = 0.2
 
 
 def kinds() -> frozenset[str]:
     """Return all kinds of faults."""
-    return frozenset((*KINDS, *FORGETFUL, *MORE, *MORE_FORGETFUL))
+    return frozenset((*KINDS, *FORGETFUL, *MORE, *MORE_FORGETFUL, WITNESS_AWAY))
 
 
 def one_round(seed: int, number: int, *, basic: bool = False) -> Round:
@@ -220,6 +233,38 @@ def one_round(seed: int, number: int, *, basic: bool = False) -> Round:
         node = MASTER if helpers or rng.random() < 0.45 else rng.randrange(1, NODES)
         faults.append(Fault(at_s, kind, node, lasts_s, MORE[kind][1](rng)))
     return Round(number, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def for_two(seed: int, one: Round) -> Round:
+    """Make the round of two nodes with a witness from one of five nodes.
+
+    All nodes but the master are the second one, and sometimes the witness does not answer. It loses
+    nothing, so it may come together with all kinds but those which make a node forget something.
+    """
+    faults = []
+    for fault in one.faults:
+        detail = fault.detail
+        if fault.kind == "split":
+            detail = _pair(detail)
+        faults.append(dataclasses.replace(fault, node=min(fault.node, 1), detail=detail))
+    rng = random.Random(f"{seed}/{one.number}/witness")
+    alone = any(fault.kind in (*FORGETFUL, *MORE_FORGETFUL) for fault in faults)
+    if not alone and rng.random() < _WITNESS_SHARE:
+        at_s = round(rng.uniform(1, ROUND_S - 8), 1)
+        lasts_s = round(rng.uniform(1, ROUND_S - at_s), 1)
+        faults.append(Fault(at_s, WITNESS_AWAY, MASTER, lasts_s))
+    return Round(one.number, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def _pair(detail: str) -> str:
+    """Return what a split means for two nodes: both ways, or one way only."""
+    ways = set()
+    for one, how, other in _SPLIT.findall(detail):
+        first, second = min(int(one), 1), min(int(other), 1)
+        if first != second:
+            ways.update([(first, second)] if how == ">" else [(0, 1), (1, 0)])
+    # A split of other nodes separates the two as well.
+    return "{}>{}".format(*ways.pop()) if len(ways) == 1 else "0-1"
 
 
 def _choose(rng: random.Random, some: dict[str, tuple[int, Any]]) -> str:

@@ -153,7 +153,9 @@ class LuxiUser(User):
         return ops
 
     def _delay(self) -> list[dict[str, Any]]:
-        nodes = self.rng.sample(self.lab.nodes, self.rng.choice((0, 0, 1, 3)))
+        nodes = self.rng.sample(
+            self.lab.nodes, min(self.rng.choice((0, 0, 1, 3)), len(self.lab.nodes))
+        )
         op = {
             "OP_ID": "OP_TEST_DELAY",
             "duration": round(self.rng.uniform(0, 1), 2),

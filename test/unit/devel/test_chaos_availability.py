@@ -19,6 +19,16 @@ def test_majorities_of_nodes_which_all_reach_each_other() -> None:
     assert majorities(NODES[:2], (), 2) == {frozenset(NODES[:2])}
 
 
+def test_two_nodes_with_a_witness() -> None:
+    """A node and the witness are a majority; the witness is never cut off from one node only."""
+    both = ["node1", "node2"]
+    assert majorities([*both, "witness"], [("node1", "node2")], 3) == {
+        frozenset(("node1", "witness")),
+        frozenset(("node2", "witness")),
+    }
+    assert majorities(["node1"], (), 3) == frozenset()
+
+
 def test_a_cut_in_one_direction_counts() -> None:
     alone = [("node1", other) for other in NODES[1:]]
     found = majorities(NODES, alone, 5)

@@ -11,6 +11,7 @@ from devel.chaos import faults, program, schedule
 from devel.chaos.schedule import Fault, Round
 
 MANY = [schedule.one_round(seed, number) for seed in range(40) for number in range(1, 26)]
+TWO = [schedule.for_two(number, one) for number, one in enumerate(MANY)]
 
 
 def first(seed: int, count: int) -> list[Round]:
@@ -41,8 +42,8 @@ def test_later_kinds_change_no_fault_of_an_older_schedule() -> None:
 
 
 def test_seeds_make_clusters_of_all_variants() -> None:
-    found = {(one.processes, one.large) for one in map(schedule.variant_of, range(40))}
-    assert len(found) == 4
+    found = {(one.processes, one.large, one.two) for one in map(schedule.variant_of, range(80))}
+    assert len(found) == 8
     assert schedule.variant_of(3) == schedule.variant_of(3)
 
 
@@ -52,7 +53,8 @@ def test_a_round_can_be_made_alone() -> None:
 
 def test_every_kind_of_fault_comes() -> None:
     made = {fault.kind for one in MANY for fault in one.faults}
-    assert made == schedule.kinds()
+    assert made == schedule.kinds() - {schedule.WITNESS_AWAY}
+    assert {fault.kind for one in TWO for fault in one.faults} == schedule.kinds()
     nodes = {fault.node for one in MANY for fault in one.faults}
     assert nodes == set(range(schedule.NODES))
 
@@ -63,7 +65,7 @@ def test_every_kind_has_its_method() -> None:
 
 
 def test_faults_are_in_order_and_end_in_their_round() -> None:
-    for one in MANY:
+    for one in (*MANY, *TWO):
         assert one.faults
         times = [fault.at_s for fault in one.faults]
         assert times == sorted(times)
@@ -72,7 +74,7 @@ def test_faults_are_in_order_and_end_in_their_round() -> None:
 
 def test_a_node_forgets_in_a_round_of_its_own() -> None:
     """Otherwise the rest of a majority could be lost in the same round."""
-    for one in MANY:
+    for one in (*MANY, *TWO):
         forgetful = {*schedule.FORGETFUL, *schedule.MORE_FORGETFUL}
         if any(fault.kind in forgetful for fault in one.faults):
             assert len(one.faults) == 1
@@ -121,3 +123,12 @@ def test_the_command_prints_and_keeps_it(
     assert capsys.readouterr().out == shown
     assert program.main(["--replay", str(tmp_path / "none"), "--print"]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_two_nodes_have_the_faults_of_five() -> None:
+    for five, two in zip(MANY, TWO, strict=True):
+        own = [fault for fault in two.faults if fault.kind != schedule.WITNESS_AWAY]
+        assert [fault.kind for fault in own] == [fault.kind for fault in five.faults]
+        assert {fault.node for fault in own} <= {0, 1}
+    splits = {fault.detail for one in TWO for fault in one.faults if fault.kind == "split"}
+    assert splits == {"0-1", "0>1", "1>0"}
