@@ -27,7 +27,7 @@ SETTLES: Final = "the cluster becomes whole again"
 
 #: Seconds which the cluster may need after everything was mended. It bounds a hang.
 PATIENCE_S: Final = 300.0
-_FINDING: Final = re.compile(r"- (ERROR|WARNING): (.*)")
+_FINDING: Final = re.compile(r"(?:^|- )(ERROR|WARNING): (.*?)(?: \[E[A-Z0-9]+\])?$")
 #: Commands which findings of ``gnt-cluster verify`` name, and how they are run.
 REMEDIES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("gnt-cluster redist-conf", ("gnt-cluster", "redist-conf")),
@@ -43,11 +43,15 @@ _EXPECTED: Final = ("guests of hypervisor kvm run as root",)
 _DOWN: Final = re.compile(r"instance (\S+): should run, but does not run on its node")
 # ``burnin`` removes its instances also when their node does not answer, and the guests go on.
 _ORPHAN: Final = re.compile(r"node (\S+): runs instance (\S+), which is not in the configuration")
+# An instance of ``burnin`` whose removal broke off after its disks were gone is removed once more.
+_PARTLY_REMOVED: Final = re.compile(
+    r"instance (burn-\S+?)[:,]? .*it is not known whether it exists"
+)
 _REMOVE: Final = re.compile(r"remove the file (\S+) on this node")
 
 #: The daemons which every node has, or the one with the role of the master.
 DAEMONS: Final = (
-    MASTERD, "ganeti-noded", "ganeti-confd", "ganeti-rapi", "ganeti-failoverd",
+    MASTERD, "ganeti-noded", "ganeti-confd", "ganeti-rapi", "ganeti-failoverd", "ganeti-watchdogd",
 )  # fmt: skip
 # More than these in a daemon which waits would be a leak: descriptors, and MiB of memory.
 _MOST_FDS: Final = 120
@@ -187,6 +191,8 @@ class Settled:
                 self.remedies["end the guest of a removed instance on its node"] += 1
                 self._say(f"    verify: {text}; it is ended there")
                 continue
+            if match := _PARTLY_REMOVED.search(text):
+                commands["gnt-instance", "remove", "-f", match[1]] = text
             if match := _REMOVE.search(text):
                 commands["rm", "-f", match[1]] = text
         if not commands and self.remedies.total() == before:

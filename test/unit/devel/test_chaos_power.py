@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devel.chaos import defects, faults, power, schedule, settle, shim
-from devel.chaos.lab import TOP, Lab
+from devel.chaos.lab import TOP, Finished, Lab
 from ganeti.utils import fs
 
 pytestmark = pytest.mark.programs
@@ -224,6 +224,19 @@ def test_findings_of_a_verification() -> None:
     ]
 
 
+def test_findings_of_verify_stand_at_the_begin_of_a_line_with_their_codes() -> None:
+    text = (
+        "ERROR: node n1: does not answer [ENODERPC]\n"
+        "WARNING: cluster: [1, 2] is odd [ECLUSTERCFG]\n"
+        "NOTICE: ERROR is a word\n"
+        "2 nodes, 11 instances: 1 error, 2 warnings\n"
+    )
+    assert settle.parse_findings(text) == [
+        ("ERROR", "node n1: does not answer"),
+        ("WARNING", "cluster: [1, 2] is odd"),
+    ]
+
+
 def test_a_guest_of_a_removed_instance_is_ended_on_its_node(tmp_path: Path) -> None:
     """The one which the finding names, and no other."""
     lab = Lab(tmp_path, 2)
@@ -239,6 +252,29 @@ def test_a_guest_of_a_removed_instance_is_ended_on_its_node(tmp_path: Path) -> N
     assert [path.name for path in guests.iterdir()] == ["other"]
     assert (tmp_path / "guests.log").read_text().endswith(" node2.example.com web ended\n")
     assert list(settled.remedies) == ["end the guest of a removed instance on its node"]
+
+
+def test_an_instance_whose_removal_broke_off_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only one of burnin, which has removed its disks."""
+    ran: list[tuple[str, ...]] = []
+
+    def run(_lab: Lab, _node: str, *argv: str, **_options: object) -> Finished:
+        ran.append(argv)
+        return Finished(0, "", "")
+
+    monkeypatch.setattr(Lab, "run", run)
+    settled = settle.Settled(Lab(tmp_path, 2), lambda text: None)
+    text = "disk/0 could not be examined on node n1: x: it is not known whether it exists: no y"
+    settled._remedy(
+        "n1",
+        [
+            ("ERROR", f"instance burn-burnin1-3.example.com: {text}"),
+            ("ERROR", f"instance web.example.com: {text}"),
+        ],
+    )
+    assert ran == [("gnt-instance", "remove", "-f", "burn-burnin1-3.example.com")]
 
 
 def test_the_known_defects_fit_the_program(tmp_path: Path) -> None:
