@@ -50,7 +50,6 @@ def play(fifo: str, fire: Callable[[], None]) -> None:
     """Count until the device fires; then call a function, and count anew."""
     with contextlib.suppress(FileExistsError):
         os.mkfifo(fifo, 0o600)
-    print("ready", flush=True)
     count = Count()
     fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     while True:
@@ -66,7 +65,6 @@ def play(fifo: str, fire: Callable[[], None]) -> None:
         elif count.fires_at is not None and time.monotonic() >= count.fires_at:
             count.fires_at = None
             fire()
-            print("fired", flush=True)
 
 
 def reset(root: Path) -> None:
@@ -91,7 +89,15 @@ def main(root: Path) -> None:
     os.environ.pop("GANETI_ROOTDIR", None)
     fifo = root / "dev/watchdog"
     fifo.parent.mkdir(parents=True, exist_ok=True)
-    play(str(fifo), lambda: reset(root))
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(fifo, 0o600)
+    print("ready", flush=True)
+
+    def fire() -> None:
+        reset(root)
+        print("fired", flush=True)
+
+    play(str(fifo), fire)
 
 
 if __name__ == "__main__":

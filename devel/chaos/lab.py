@@ -16,12 +16,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from devel import fake_watchdog
 from devel.chaos import power, versions
 from devel.chaos.schedule import Variant
 
@@ -34,6 +36,8 @@ WATCH_S: Final = 30
 FAILOVER_S: Final = 5
 #: The limit of ``--auto-instance-failover``: seconds without an answer until a node is off.
 INSTANCE_FAILOVER_S: Final = 10
+#: Seconds after which the watchdog of a node fires, unless the node feeds it.
+WATCHDOG_S: Final = 8
 #: An OS definition whose script leaves a line with its token, and one which does nothing.
 OS_NAME: Final = "witness"
 QUIET_OS: Final = "quiet"
@@ -129,6 +133,7 @@ class Lab:
         self._addresses: dict[str, str] = {}
         self.series, self.next_series = "", ""
         self._witness: subprocess.Popen[bytes] | None = None
+        self._ending = threading.Event()
 
     # -- making and ending -----------------------------------------------------------------------
 
@@ -158,6 +163,8 @@ class Lab:
         )  # fmt: skip
         if self.variant.two:
             self._make_witness()
+        if self.variant.watchdogs:
+            self._make_watchdogs()
         if self.variant.processes:
             self._need(
                 self.run(self.nodes[0], "gnt-cluster", "modify", "--job-execution=processes")
@@ -238,6 +245,31 @@ class Lab:
             )
         )  # fmt: skip
 
+    def _make_watchdogs(self) -> None:
+        """Play the watchdog of each node, and let the cluster use them."""
+        for node in self.nodes:
+            fifo = self.root(node) / "dev/watchdog"
+            fifo.parent.mkdir(exist_ok=True)
+            threading.Thread(target=self._play_watchdog, args=(node, fifo), daemon=True).start()
+            wait_until(fifo.exists, f"{node} has a watchdog")
+        argv = ("gnt-cluster", "modify", f"--node-watchdog={WATCHDOG_S}s")
+        self._need(self.run(self.nodes[0], *argv))
+
+    def _play_watchdog(self, node: str, fifo: Path) -> None:
+        # It ends with the directory of the cluster.
+        with contextlib.suppress(FileNotFoundError):
+            fake_watchdog.play(str(fifo), lambda: self.reset(node))
+
+    def reset(self, node: str) -> None:
+        """Do to a node what a reset does to a machine, which starts again then."""
+        if self._ending.is_set() or not self.has_power(node):
+            return
+        self.power_off([node])
+        with (self.directory / "resets.log").open("a") as stream:
+            stream.write(f"{node}\n")
+        self.plug_in(node)
+        self.power_on(node)
+
     def set_witness(self, answers: bool) -> None:
         """Let the witness answer, or not."""
         new = self.directory / WITNESS / "faults.new"
@@ -258,6 +290,7 @@ class Lab:
 
     def destroy(self) -> None:
         """End all processes of the cluster, and remove it."""
+        self._ending.set()
         if (self.vc / "vcluster.json").exists():
             for node in self.nodes:
                 self.signal_all(node, signal.SIGCONT)

@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--jobs", choices=("threads", "processes"), help="where jobs are executed")
     add("--nodes", choices=("2", "5"), help="two nodes have a witness")
+    add("--watchdogs", choices=("yes", "no"), help="whether each node has a watchdog")
     add("--configuration", choices=("small", "large"), help="a large one has a journal")
     add("--print", action="store_true", dest="show", help="print the schedule, and make nothing")
     add("--save", type=Path, metavar="FILE", help="write the schedule to a file")
@@ -120,6 +121,7 @@ def _variant(args: argparse.Namespace, seed: int) -> Variant:
         by_seed.processes if args.jobs is None else args.jobs == "processes",
         by_seed.large if args.configuration is None else args.configuration == "large",
         by_seed.two if args.nodes is None else args.nodes == "2",
+        by_seed.watchdogs if args.watchdogs is None else args.watchdogs == "yes",
     )
 
 
@@ -322,6 +324,11 @@ class Run:
     def fenced(self) -> int:
         """Return how often the cluster has switched a node off."""
         path = self.lab.directory / "fenced.log"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def resets(self) -> int:
+        """Return how often the watchdog of a node has fired."""
+        path = self.lab.directory / "resets.log"
         return len(path.read_text().splitlines()) if path.exists() else 0
 
     def burnins(self) -> dict[int, int]:

@@ -15,6 +15,7 @@ from devel.chaos.settle import LEAKS, SETTLES, VERIFY
 from devel.chaos.trend import LEAST_SAMPLES, TREND
 
 FENCED = "nodes switched off by the cluster"
+RESET = "nodes reset by their watchdogs"
 
 if TYPE_CHECKING:
     from devel.chaos.program import Run
@@ -53,6 +54,7 @@ class Report:
             "files lost by power cuts": run.faults.lost_files,
             "operations": operations,
             FENCED: run.fenced(),
+            RESET: run.resets(),
             "burnin by exit code": run.burnins(),
             "remedies": dict(run.settled.remedies),
             "usage": self.usage,
@@ -84,6 +86,7 @@ class Report:
             "",
             f"  {content['files lost by power cuts']:5}  files lost or older after power cuts",
             f"  {content[FENCED]:5}  {FENCED}",
+            f"  {content[RESET]:5}  {RESET}",
             "",
             f"  {'acknowledged':>12} {'refused':>8} {'unknown':>8}  operation",
         ]

@@ -71,11 +71,13 @@ class Variant:
     :ivar processes: jobs are executed in processes.
     :ivar large: the configuration is large enough for a journal.
     :ivar two: it has two nodes and a witness.
+    :ivar watchdogs: each node has a hardware watchdog.
     """
 
     processes: bool = False
     large: bool = False
     two: bool = False
+    watchdogs: bool = False
 
     @property
     def nodes(self) -> int:
@@ -86,13 +88,16 @@ class Variant:
         """Return a clause for people."""
         jobs = "jobs in processes" if self.processes else "jobs in threads"
         nodes = "two nodes with a witness" if self.two else f"{NODES} nodes"
-        return f"{nodes}, {jobs}, {'a large' if self.large else 'a small'} configuration"
+        dogs = ", watchdogs" if self.watchdogs else ""
+        return f"{nodes}, {jobs}, {'a large' if self.large else 'a small'} configuration{dogs}"
 
 
 def variant_of(seed: int) -> Variant:
     """Return the cluster which belongs to a seed."""
     rng = random.Random(f"{seed}/variant")
-    return Variant(rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.2)
+    return Variant(
+        rng.random() < 0.6, rng.random() < 0.5, rng.random() < 0.2, watchdogs=rng.random() < 0.3
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,36 @@ def test_the_ancestors_of_a_process() -> None:
         grandchild = int(child.stdout.readline())
         assert settle._ancestors(grandchild)[:2] == [child.pid, os.getpid()]
         child.stdin.close()
+
+
+class Device(lab.Lab):
+    """Notes what a reset does to a node."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, 1)
+        self.done: list[str] = []
+
+    def power_off(self, nodes: Sequence[str]) -> int:
+        self.done += [f"off {node}" for node in nodes]
+        return 0
+
+    def power_on(self, node: str) -> lab.Finished:
+        self.done.append(f"on {node}")
+        return lab.Finished(0, "", "")
+
+
+def test_a_watchdog_resets_its_node(tmp_path: Path) -> None:
+    device = Device(tmp_path)
+    device.reset(NODE)
+    assert device.done == [f"off {NODE}", f"on {NODE}"]
+    assert (tmp_path / "resets.log").read_text() == f"{NODE}\n"
+
+
+def test_a_watchdog_without_power_does_nothing(tmp_path: Path) -> None:
+    device = Device(tmp_path)
+    device._off_mark(NODE).touch()
+    device.reset(NODE)
+    device.plug_in(NODE)
+    device._ending.set()
+    device.reset(NODE)
+    assert device.done == []
