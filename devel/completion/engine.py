@@ -45,7 +45,8 @@ words() {
         image)
             for name in "${GANETI_ROOTDIR:-}/srv/ganeti/images"/*.json; do
                 [ ! -e "$name" ] || { name=${name##*/}; echo "${name%.json}"; }
-            done ;;
+            done
+            ask gnt-os images known --no-headers -o name ;;
         version)
             for name in "${GANETI_ROOTDIR:-}"/usr/lib/ganeti/[0-9]*.[0-9]* \
                 "${GANETI_ROOTDIR:-}"/usr/local/lib/ganeti/[0-9]*.[0-9]*; do

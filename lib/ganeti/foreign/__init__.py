@@ -14,6 +14,7 @@
 :mod:`.workplace`  directories for the unfinished files of an import
 :mod:`.export`     writes an export from which the cluster makes an instance
 :mod:`.fetching`   fetches a disk image, and proves that it is the wanted one
+:mod:`.short_names` short names of published images, and the file of the administrator
 :mod:`.catalogue`  the catalogue of disk images from which instances are installed
 ================== ===============================================================
 

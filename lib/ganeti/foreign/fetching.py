@@ -57,6 +57,12 @@ class Proof(NamedTuple):
     signature: str = ""
     keyring: str = ""
 
+    def kind(self) -> str:
+        """Return what proves an image: ``signature``, ``checksum`` or ``none``."""
+        if self.signature:
+            return "signature"
+        return "checksum" if self.checksum or self.checksum_file else "none"
+
 
 class _Fetched(NamedTuple):
     size: int

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from ganeti.foreign import catalogue
+
 #: The OS definition which writes images, and the disk on which it writes the data of cloud-init.
 OS, SEED_DISK = "image", ipolicy.SEED_DISK
 _SEED_MIB = 4
@@ -41,7 +43,7 @@ def prepare(values: Values) -> None:
     _require_alone(values)
     client = jobs.connect()
     found, _problems = catalogue.read(catalogue.directory())
-    image = catalogue.require(found, values.image)
+    image = _image(found, values.image)
     info = client.query_cluster_info()
     values.set("os", values.os or OS)
     values.set("osparams", {**values.osparams, "image": image.name})
@@ -60,6 +62,21 @@ def prepare(values: Values) -> None:
             [("0", {"size": str(size)}), ("1", {"size": str(_SEED_MIB), "name": SEED_DISK})],
         )
     _boot_from_disk(values, info)
+
+
+def _image(found: Mapping[str, catalogue.Image], name: str) -> catalogue.Image:
+    """Return an image of the catalogue.
+
+    :raises OpPrereqError: it is not there; a short name of a published one has to be fetched first.
+    """
+    from ganeti.foreign import catalogue, short_names
+
+    hint = "" if name in found else short_names.hint(name)
+    if hint:
+        raise errors.OpPrereqError(
+            f"the image {name} is not in the catalogue yet.{hint}", errors.ECODE_NOENT
+        )
+    return catalogue.require(found, name)
 
 
 def _require_alone(values: Values) -> None:

@@ -13,19 +13,22 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ganeti.cli.remote import RemoteNode
+    from ganeti.foreign import fetching
     from ganeti.foreign.catalogue import Image
 
 #: Action -> the options which only it has, and the numbers of arguments after it.
 _ACTIONS: dict[str, tuple[tuple[str, ...], int, int | None]] = {
     "list": (("separator", "no_headers", "units", "output", "sort_by", "watch", "interval"), 0, 0),
-    "fetch": (("checksum", "checksum_file", "signature", "keyring", "no_share"), 2, 2),
+    "known": (("separator", "no_headers", "output", "sort_by"), 0, 0),
+    "fetch": (("checksum", "checksum_file", "signature", "keyring", "no_share"), 1, 2),
     "share": (("nodes",), 0, None),
     "check": (("nodes",), 0, None),
     "remove": ((), 1, None),
 }
 _ARGUMENTS = {
     "list": "list",
-    "fetch": "fetch NAME SOURCE",
+    "known": "known",
+    "fetch": "fetch NAME [SOURCE]",
     "share": "share [NAME...]",
     "check": "check [NAME...]",
     "remove": "remove NAME...",
@@ -41,6 +44,13 @@ FIELDS = {
     "verified": ("Verified", query_const.KIND_TEXT),
     "source": ("Source", query_const.KIND_TEXT),
     "fetched": ("Fetched", query_const.KIND_TIMESTAMP),
+}
+#: The same for the short names of published images.
+KNOWN_FIELDS = {
+    "name": ("Name", query_const.KIND_TEXT),
+    "description": ("Description", query_const.KIND_TEXT),
+    "proof": ("Proof", query_const.KIND_TEXT),
+    "source": ("Source", query_const.KIND_TEXT),
 }
 LIST_FIELDS = ("name", "format", "size", "file_size", "verified", "source")
 
@@ -119,18 +129,53 @@ def _list(values: Values, names: list[str]) -> int:
             rows.append([row[field] for field in fields])
         return rows
 
+    return _table(LIST_FIELDS, FIELDS, values, fetch)
+
+
+def _known(values: Values, names: list[str]) -> int:
+    """List the short names which ``images fetch`` knows (``images known``); no daemon is asked."""
+    from ganeti.foreign import short_names
+
+    def fetch(fields: list[str]) -> list[list[Any]]:
+        rows = []
+        for one in short_names.read().values():
+            row = {
+                "name": one.name,
+                "description": one.description,
+                "proof": one.proof.kind(),
+                "source": one.source,
+            }
+            rows.append([row[field] for field in fields])
+        return rows
+
+    return _table(tuple(KNOWN_FIELDS), KNOWN_FIELDS, values, fetch)
+
+
+def _table(
+    usual: Sequence[str],
+    known: Mapping[str, tuple[str, str]],
+    values: Values,
+    fetch: Callable[[list[str]], list[list[Any]]],
+) -> int:
+    """Write rows as the options say.
+
+    :param usual: the fields without ``-o``.
+    :param known: field -> title and kind of its column.
+    :param fetch: called with fields, returns the rows.
+    """
+
     def response(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
         return {
             "fields": [
-                {"name": field, "title": FIELDS[field][0], "kind": FIELDS[field][1]}
+                {"name": field, "title": known[field][0], "kind": known[field][1]}
                 for field in fields
             ],
             "data": [[(query_const.RS_NORMAL, value) for value in row] for row in rows],
         }
 
     return row_list.run(
-        LIST_FIELDS,
-        tuple(FIELDS),
+        usual,
+        tuple(known),
         values,
         fetch,
         lambda fields, rows: listing.table_lines(response(fields, rows), values, {}),
@@ -147,13 +192,17 @@ def _fetch(values: Values, names: list[str]) -> int:
 
     # On another node than the master, this is the place where the user learns it.
     jobs.connect()
-    name, source = catalogue.require_name(names[0]), fetching.require_source(names[1])
+    name = catalogue.require_name(names[0])
     proof = fetching.Proof(
         values.checksum or "",
         values.checksum_file or "",
         values.signature or "",
         values.keyring or "",
     )
+    if len(names) == 2:
+        source = fetching.require_source(names[1])
+    else:
+        source, proof = _published(name, proof)
     fetching.check_proof(source, proof)
     top = catalogue.directory()
     with catalogue.lock(top):
@@ -171,6 +220,25 @@ def _fetch(values: Values, names: list[str]) -> int:
                 f"Note: nothing proved the content of {name}. --checksum or --signature does."
             )
         return failures.EXIT_SUCCESS if values.no_share else _send(top, [name], [])
+
+
+def _published(name: str, given: fetching.Proof) -> tuple[str, fetching.Proof]:
+    """Return the source of a short name, and its proof unless the user gives another one.
+
+    :raises OpPrereqError: there is no such short name.
+    """
+    from ganeti.foreign import fetching, short_names
+
+    one = short_names.require(name)
+    if any(given):
+        return fetching.require_source(one.source), given
+    if one.missing_keyring:
+        terminal.err(
+            f"Note: there is no {one.missing_keyring} on this machine, so the checksum of {name} is"
+            " not proved by its signature, but only by the https address. Install the keyring, or"
+            " name another one with --signature and --keyring."
+        )
+    return fetching.require_source(one.source), one.proof
 
 
 def _nodes(wanted: Sequence[str]) -> list[RemoteNode]:
@@ -330,7 +398,14 @@ def _tidy(every: Mapping[str, Image]) -> int:
     )
 
 
-_RUN = {"list": _list, "fetch": _fetch, "share": _share, "check": _check, "remove": _remove}
+_RUN = {
+    "list": _list,
+    "known": _known,
+    "fetch": _fetch,
+    "share": _share,
+    "check": _check,
+    "remove": _remove,
+}
 
 OPTIONS = (
     opt.NO_HEADERS,
@@ -364,6 +439,6 @@ IMAGES = Command(
     [Argument("choice", 0, 1, tuple(_ACTIONS)), Argument("image")],
     OPTIONS,
     "List, fetch, share, check or remove the disk images of the OS definition image",
-    usage="[<options>] [list | fetch <name> <source> | share [<name>...] | check [<name>...]"
-    " | remove <name>...]",
+    usage="[<options>] [list | known | fetch <name> [<source>] | share [<name>...]"
+    " | check [<name>...] | remove <name>...]",
 )

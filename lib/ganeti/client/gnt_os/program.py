@@ -331,7 +331,7 @@ PROGRAM = Program(
         "list-fields": "",
         "info": "debian",
         "diagnose": "",
-        "images": "fetch debian-12 /srv/debian-12-generic-amd64.qcow2",
+        "images": "fetch debian-12",
         "modify": "-H kvm:acpi=no -O filesystem=xfs debian",
     },
 )

@@ -13,7 +13,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti.cli import image_copies, remote
-from ganeti.foreign import catalogue, images
+from ganeti.foreign import catalogue, fetching, images, short_names
 from ganeti.platform import hosts, machine, paths
 
 from ..conftest import Gnt
@@ -195,7 +195,10 @@ def test_file_that_arrives_damaged_is_not_used(
 def test_mistakes(gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path) -> None:
     for line, problem in (
         ("fetsch a b", "is not an action of images. Did you mean 'fetch'?"),
-        ("fetch debian-12", "write 'gnt-os images fetch NAME SOURCE'"),
+        ("fetch", "write 'gnt-os images fetch NAME [SOURCE]'"),
+        ("fetch debain-12", "'debain-12' is no short name of an image. Did you mean 'debian-12'?"),
+        ("known x", "write 'gnt-os images known'"),
+        ("known --checksum=x", "images known: --checksum belongs to another action"),
         ("list debian-12", "write 'gnt-os images list'"),
         ("remove", "write 'gnt-os images remove NAME...'"),
         ("share --checksum=x", "images share: --checksum belongs to another action"),
@@ -221,6 +224,112 @@ def test_copy_of_a_node() -> None:
     assert copy == ({"a.json": SHA256}, ["a.json", "b"])
     assert image_copies.parse_copy("\na\n") == ({}, ["a"])
     assert image_copies.parse_copy("") == ({}, [])
+
+
+# Short names
+
+
+def write_names(here: paths.Paths, text: str) -> None:
+    Path(here.conf_dir).mkdir(parents=True, exist_ok=True)
+    (Path(here.conf_dir) / "images.conf").write_text(text)
+
+
+def test_a_short_name_is_enough(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path
+) -> None:
+    sums = source.with_name("SHA256SUMS")
+    sums.write_text(f"{SHA256}  {source.name}\n")
+    write_names(here, f"# ours\n[ours-1]\nsource = {source}\nchecksum-file = {sums}\n")
+    ended = gnt("os images fetch ours-1")
+    assert (ended.code, ended.err) == (0, "")
+    assert f"fetched image ours-1: qcow2, disk of 48 MiB, sha256 {SHA256}" in ended.out
+    assert gnt("os images -o verified,source --no-headers --separator=|").out == (
+        f"checksum|{source}\n"
+    )
+    # What is not the wanted content is refused, and the older image stays.
+    sums.write_text(f"{'0' * 64}  {source.name}\n")
+    ended = gnt("os images fetch ours-1")
+    assert ended.code == 1 and f"wanted {'0' * 64}" in ended.err
+    # The user's own proof wins.
+    assert gnt(f"os images fetch --checksum=sha256:{SHA256} ours-1").code == 0
+
+
+def test_the_short_names_are_listed(gnt: Gnt, here: paths.Paths) -> None:
+    listed = gnt("os images known --no-headers --separator=| -o name,proof").out.splitlines()
+    assert {"debian-12|checksum", "debian-13|checksum", "rocky-9|checksum"} <= set(listed)
+    assert any(line.startswith("ubuntu-24.04|") for line in listed)
+    write_names(
+        here,
+        "[debian-13]\nsource =\n\n[debian-12]\ndescription = our mirror\n"
+        "source = https://mirror.example.com/debian-12.qcow2\n",
+    )
+    rows = json.loads(gnt("os images known -o json").out)
+    found = {row["name"]: row for row in rows}
+    assert "debian-13" not in found and "ubuntu-22.04" in found
+    assert found["debian-12"] == {
+        "name": "debian-12", "description": "our mirror", "proof": "none",
+        "source": "https://mirror.example.com/debian-12.qcow2",
+    }  # fmt: skip
+
+
+def test_a_signature_needs_its_keyring_on_this_machine(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums, keys = source.with_name("SUMS"), source.with_name("keys.gpg")
+    sums.write_text(f"{SHA256} *{source.name}\n")
+    source.with_name("SUMS.gpg").write_bytes(b"a signature")
+    write_names(
+        here,
+        f"[ours-1]\nsource = {source}\nchecksum-file = {sums}\nsignature = {sums}.gpg\n"
+        f"keyring = {keys}\n",
+    )
+    ended = gnt("os images fetch ours-1")
+    assert ended.code == 0
+    assert f"Note: there is no {keys} on this machine" in ended.err
+    assert gnt("os images -o verified --no-headers").out == "checksum\n"
+    keys.write_bytes(b"keys")
+    checked: list[str] = []
+    monkeypatch.setattr(
+        fetching, "_check_signature", lambda shown, path, proof, top, run: checked.append(shown)
+    )
+    ended = gnt("os images fetch ours-1")
+    assert (ended.code, ended.err, checked) == (0, "", [str(sums)])
+    assert gnt("os images -o verified --no-headers").out == "signature\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("source = x\n", "images.conf"),
+        ("[a b]\nsource = x\n", "'a b' cannot be the name of an image"),
+        ("[ours]\nsorce = x\n", "[ours]: there is no option 'sorce'"),
+        ("[ours]\nchecksum = x\n", "[ours]: the option source is missing"),
+        ("[ours]\nsource = x\n[ours]\nsource = y\n", "already exists"),
+    ],
+)
+def test_a_wrong_file_of_short_names_is_explained(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, text: str, message: str
+) -> None:
+    write_names(here, text)
+    for line in ("known", "fetch ours"):
+        ended = gnt(f"os images {line}")
+        assert ended.code == 1 and message in ended.err and "images.conf" in ended.err, ended.err
+
+
+def test_an_architecture_has_its_own_image(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short_names.platform, "machine", lambda: "aarch64")
+    found = short_names.read()
+    assert found["debian-12"].source.endswith("/debian-12-generic-arm64.qcow2")
+    assert found["rocky-9"].source.endswith(".aarch64.qcow2")
+
+
+def test_each_known_name_has_a_proof_which_can_be_used(here: paths.Paths) -> None:
+    for one in short_names.read().values():
+        assert one.source.startswith("https://") and one.description
+        assert one.proof.checksum_file.startswith("https://"), one.name
+        fetching.check_proof(one.source, one.proof)
 
 
 # gnt-instance add --image
@@ -259,6 +368,13 @@ def sent(master: FakeMaster) -> dict[str, Any]:
 def test_image_needs_nothing_else(gnt: Gnt, cluster: FakeMaster) -> None:
     assert gnt("instance add --image debian-12 web1") == (0, "", "")
     assert sent(cluster) == WANTED
+
+
+def test_an_image_which_can_be_fetched_is_named(gnt: Gnt, cluster: FakeMaster) -> None:
+    ended = gnt("instance add --image ubuntu-24.04 web1")
+    assert ended.code == 1 and not cluster.jobs
+    assert "Fetch it first: gnt-os images fetch ubuntu-24.04." in ended.err
+    assert "there is no image 'own'" in gnt("instance add --image own web1").err
 
 
 def test_settings_of_cluster_and_user_win(gnt: Gnt, cluster: FakeMaster) -> None:
