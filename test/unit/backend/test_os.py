@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shutil
+import time
 
 import pytest
 
@@ -386,3 +387,13 @@ def test_one_odd_definition_does_not_hide_the_others(here, tiny):
     assert rows["tiny"][2] is True
     assert [rows[kind][2] for kind in kinds] == [False] * 4
     assert "cannot be a name" in rows["binary"][3]
+
+
+def test_the_log_of_a_script_has_a_name_which_file_systems_take():
+    when = time.gmtime(0)
+    long = os_definitions.log_name("import", f"{'o' * 60}+v", "i" * 200, when)
+    assert len(long) == 255
+    assert long.startswith("import-ooo") and long.endswith("i-1970-01-01_00_00_00.log")
+    assert (
+        os_definitions.log_name("add", "a/b", "web", when) == "add-a_b-web-1970-01-01_00_00_00.log"
+    )

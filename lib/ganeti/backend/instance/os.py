@@ -53,6 +53,7 @@ _VALIDATE_CHECKS = (VALIDATE_PARAMETERS, VALIDATE_TRUSTED)
 _PARAMETER = re.compile(r"[a-z0-9_-]+", re.ASCII)
 
 _LOG_LINES = 20
+_LONGEST_FILE_NAME_BYTES = 255
 _LOG_TAIL_BYTES = 64 * 1024
 # Shorter than the time limits of the calls (a day; five minutes), so that the end is reported.
 _CREATE_TIMEOUT_S = 86000.0
@@ -644,9 +645,10 @@ def run_logged(
 
 
 def log_name(kind: str, os_name: str, instance_name: str, when: time.struct_time) -> str:
-    """Return the name of the log file of a script."""
-    safe = os_name.replace("/", "_")
-    return f"{kind}-{safe}-{instance_name}-{time.strftime('%Y-%m-%d_%H_%M_%S', when)}.log"
+    """Return the name of the log file of a script; the names in it may be shortened."""
+    end = f"-{time.strftime('%Y-%m-%d_%H_%M_%S', when)}.log"
+    begin = f"{kind}-{os_name.replace('/', '_')}-{instance_name}"
+    return begin.encode()[: _LONGEST_FILE_NAME_BYTES - len(end)].decode(errors="ignore") + end
 
 
 def _tail(path: str) -> str:

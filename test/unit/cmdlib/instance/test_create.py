@@ -439,6 +439,10 @@ def test_a_guest_which_could_never_start_is_refused(master):
         create(**wanted, instance_name=f"{'x' * 50}.{'y' * 49}"), errors.ECODE_INVAL
     )
     assert "the paths of its sockets are too long" in text
+    # No hypervisor can have names of which no files can be made.
+    longest = ".".join(["x" * 49] * 4)
+    text = master.refused(create(instance_name=f"{longest}.yy"), errors.ECODE_INVAL)
+    assert "the name of the instance has 202 bytes" in text
     ide = {**wanted["hvparams"], "disk_type": "ide"}
     op = create(**{**wanted, "hvparams": ide}, disks=[{"size": 4}] * 5, ignore_ipolicy=True)
     assert "the IDE controller of its machine has 4 places" in master.refused(

@@ -30,3 +30,9 @@ def test_an_instance_may_get_the_short_form_of_its_own_name(master):
 
 def test_an_option_accepts_the_name(master):
     assert master.run(rename("web1", exact_name=True)) == "web1"
+
+
+def test_a_name_of_which_no_files_can_be_made_is_refused(master):
+    """The renaming worked, and the instance could not be started any more."""
+    text = master.refused(rename(".".join(["x" * 60] * 4)), errors.ECODE_INVAL)
+    assert "the name of the instance has 243 bytes" in text

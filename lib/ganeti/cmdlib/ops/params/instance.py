@@ -4,7 +4,7 @@ start."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
 from ganeti.constants.hv import GLOBAL_PARAMS
@@ -121,6 +121,11 @@ def require_firmware_disks(
             raise errors.OpPrereqError(hv.lacks_firmware_disk(name, wanted_by), errors.ECODE_INVAL)
 
 
+#: A file name has at most 255 bytes. Those of transfers add up to 40 bytes to the name of an
+#: instance; those of links to disks, of temporary files and of exports add less.
+LONGEST_NAME_BYTES: Final = 200
+
+
 def guest_problem(
     hypervisor: str,
     filled: Mapping[str, Any],
@@ -135,6 +140,12 @@ def guest_problem(
     :param disk_names: names of its disks, None for each without a name.
     :param nics: number of its NICs.
     """
+    size = len(name.encode())
+    if size > LONGEST_NAME_BYTES:
+        return (
+            f"the name of the instance has {size} bytes. With more than {LONGEST_NAME_BYTES} bytes,"
+            " the names of its files on a node are too long for file systems."
+        )
     known = hypervisors.of(hypervisor)
     disks = sum(disk not in known.firmware_disk_names for disk in disk_names)
     return known.impossible(filled, GuestDevices(name, disks, nics))
