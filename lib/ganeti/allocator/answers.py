@@ -5,7 +5,8 @@ Source: manual page **ganeti-iallocator**.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ganeti import errors
@@ -17,11 +18,21 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of an allocator; ``result`` depends on the mode and is not checked yet."""
+    """An answer of an allocator; ``result`` depends on the mode and is not checked yet.
+
+    :ivar reasons: name of an instance without a place -> why, in sentences
+        (:mod:`ganeti.htools.reasons`); only the allocator of the master daemon gives them. They
+        are no part of the published form.
+    """
 
     success: bool
     info: str
     result: Any
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer in its published form."""
+        return {"success": self.success, "info": self.info, "result": self.result}
 
 
 def parse(allocator: str, text: str) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,7 +58,7 @@ def run(rpc: RpcRunner, config: ConfigData, allocator: str, request: AllocationR
     """
     if builtin.is_builtin(allocator):
         found = _ask_builtin(rpc, config, request)
-        return json.dumps(dataclasses.asdict(found)) + "\n"
+        return json.dumps(found.to_dict()) + "\n"
     return _run_program(rpc, config, allocator, request)
 
 
@@ -74,7 +73,13 @@ def explain(
 
     :raises AllocatorError: the allocator cannot answer the request.
     """
-    return builtin.explain(prepare(rpc, config, request), _parameters(config, request))
+    description, parameters = prepare(rpc, config, request), _parameters(config, request)
+    return builtin.explain(description, parameters, _known(config, request))
+
+
+def _known(config: ConfigData, request: AllocationRequest[Any]) -> builtin.Known:
+    networks = {network.uuid: network.name for network in config.networks.values()}
+    return builtin.Known(request.excluded(config), networks)
 
 
 def _ask_builtin(
@@ -85,11 +90,11 @@ def _ask_builtin(
     on_live: Callable[[live.LiveData], None] | None = None,
 ) -> answers.Answer:
     description = prepare(rpc, config, request, on_live)
-    parameters = _parameters(config, request)
+    parameters, known = _parameters(config, request), _known(config, request)
     if on_explanation is not None:
-        for one in builtin.explain(description, parameters):
+        for one in builtin.explain(description, parameters, known):
             on_explanation(builtin.explanation_text(one))
-    return builtin.answer(description, parameters)
+    return builtin.answer(description, parameters, known)
 
 
 def _run_program(
@@ -136,12 +141,11 @@ def ask(
     else:
         found = answers.parse(allocator, _run_program(rpc, config, allocator, request))
     if not found.success:
-        raise errors.NoPlacement(
-            f"instance allocator {allocator} found no place: {found.info or 'it gives no reason'}"
-        )
+        why = "; ".join(found.reasons.values()) or found.info or "it gives no reason"
+        raise errors.NoPlacement(f"instance allocator {allocator} found no place: {why}")
     log.info("instance allocator %s: %s", allocator, found.info)
     try:
-        return request.check(config, found.result)
+        return request.with_reasons(request.check(config, found.result), found.reasons)
     except errors.AllocatorError as err:
         raise errors.AllocatorError(
             f"the answer of instance allocator {allocator} cannot be used: {err}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ganeti import errors
@@ -55,22 +56,49 @@ def _given(parameters: Mapping[str, Any], key: str) -> bool:
     return key in parameters and parameters[key] is not False
 
 
-def answer(description: Mapping[str, Any], parameters: Mapping[str, Any]) -> Answer:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the input of an allocator does not have, for the reasons.
+
+    :ivar closed: name of a node -> why the request excludes it.
+    :ivar networks: UUID of a network -> its name.
+    """
+
+    closed: Mapping[str, str] = field(default_factory=dict)
+    networks: Mapping[str, str] = field(default_factory=dict)
+
+
+def answer(
+    description: Mapping[str, Any], parameters: Mapping[str, Any], known: Known | None = None
+) -> Answer:
     """Answer a request.
 
     :param description: the input of an allocator (:func:`ganeti.allocator.ask.prepare`).
     :param parameters: parameters of the cluster and of the request.
     :raises AllocatorError: a parameter is unknown, or the description cannot be used.
     """
-    chosen = options(parameters)
+    chosen, known = options(parameters), known or Known()
+    reasons: dict[str, str] = {}
     with _failing():
-        request = loading.from_dict(description)
-        htools.prepare(request)
-        found = htools.answer(request, request.cluster, chosen)
-    return Answer(found.success, found.info, found.result)
+        request = _read(description, known)
+        tell = htools.Tell(
+            reasons=lambda name, lines: reasons.update({name: "; ".join(lines)}),
+            networks=known.networks,
+        )
+        found = htools.answer(request, request.cluster, chosen, tell)
+    return Answer(found.success, found.info, found.result, reasons)
 
 
-def explain(description: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _read(description: Mapping[str, Any], known: Known) -> loading.Request:
+    request = loading.from_dict(description)
+    request.closed = {**known.closed, **request.closed}
+    htools.prepare(request)
+    return request
+
+
+def explain(
+    description: Mapping[str, Any], parameters: Mapping[str, Any], known: Known | None = None
+) -> list[dict[str, Any]]:
     """Explain for each node why it is or is not chosen for the new instances of a request.
 
     :param description: as for :func:`answer`; of several new instances each is looked at alone.
@@ -83,9 +111,7 @@ def explain(description: Mapping[str, Any], parameters: Mapping[str, Any]) -> li
 
     chosen = options(parameters)
     with _failing():
-        request = loading.from_dict(description)
-        htools.prepare(request)
-        return reasons.explain_all(request, chosen)
+        return reasons.explain_all(_read(description, known or Known()), chosen)
 
 
 def explanation_text(explanation: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ganeti import errors, opcodes
@@ -90,6 +90,17 @@ class AllocationRequest(ABC, Generic[T]):
         """Return the options of the allocator, in addition to those of the cluster."""
         return {}
 
+    def excluded(self, config: ConfigData) -> dict[str, str]:
+        """Return why the request excludes nodes, for reasons: name of the node -> text."""
+        return {}
+
+    def with_reasons(self, result: T, reasons: Mapping[str, str]) -> T:
+        """Add to a checked result why instances have no place.
+
+        :param reasons: name of an instance -> sentences; empty when the allocator gives none.
+        """
+        return result
+
 
 @dataclass(frozen=True, slots=True)
 class Allocate(AllocationRequest[tuple[str, ...]]):
@@ -156,6 +167,16 @@ class Allocate(AllocationRequest[tuple[str, ...]]):
                 config.nodes[uuid].name for uuid in self.only_nodes if uuid in config.nodes
             )
         return described
+
+    def excluded(self, config: ConfigData) -> dict[str, str]:
+        if self.only_nodes is None:
+            return {}
+        return {
+            node.name: f"without hypervisor {self.hypervisor}"
+            for node in config.nodes.values()
+            if node.uuid not in self.only_nodes
+            and self.hypervisor not in fill.node_hypervisors(config, node.uuid)
+        }
 
     def check(self, config: ConfigData, result: Any) -> tuple[str, ...]:
         nodes = _nodes(config, result, self.name, self.required_nodes)
@@ -261,10 +282,12 @@ class Placements:
 
     :ivar nodes: name of an instance -> UUIDs of its nodes, the primary node first.
     :ivar failed: names of the instances for which no nodes were found.
+    :ivar reasons: name of such an instance -> why, if the allocator gives a reason.
     """
 
     nodes: Mapping[str, tuple[str, ...]]
     failed: tuple[str, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +329,9 @@ class MultiAllocate(AllocationRequest[Placements]):
             )
         return Placements(placed, tuple(str(name) for name in without))
 
+    def with_reasons(self, result: Placements, reasons: Mapping[str, str]) -> Placements:
+        return replace(result, reasons=reasons)
+
 
 @dataclass(frozen=True, slots=True)
 class Moves:
@@ -333,6 +359,10 @@ class _MoveRequest(AllocationRequest[Moves]):
             tuple(_failure(config, entry) for entry in _list(failed, "failed instances")),
             tuple(_job(config, job) for job in _list(jobs, "jobs")),
         )
+
+    def with_reasons(self, result: Moves, reasons: Mapping[str, str]) -> Moves:
+        failed = tuple((name, reasons.get(name, reason)) for name, reason in result.failed)
+        return replace(result, failed=failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ This package is pure: it reads no files, runs no programs and asks no daemons. I
 ``redundancy``   whether the loss of any node is survived
 ``evacuate``     moves instances away from their nodes or groups
 ``answer``       answers a request of the master, as the allocator ``hail`` does
+``reasons``      the sentences about what is missing, with numbers and the way out
 ``explain``      why a node was or was not chosen
 ``capacity``     how many more instances fit
 ``squeeze``      which nodes are not needed

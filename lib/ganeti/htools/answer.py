@@ -5,7 +5,8 @@ Source: manual page **ganeti-iallocator**.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from ganeti import TYPE_CHECKING
 from ganeti.htools import cluster as model
@@ -15,7 +16,7 @@ from ganeti.htools.instance import NO_NODE
 from ganeti.htools.loading import request as req
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.place import Options
-from ganeti.utils.records import record, replace
+from ganeti.utils.records import NamedTuple, record, replace
 
 if TYPE_CHECKING:
     from typing import Any
@@ -47,19 +48,46 @@ def prepare(request: req.Request) -> list[str]:
     return warnings
 
 
+class Tell(NamedTuple):
+    """What an answer tells beside its published form.
+
+    :ivar remark: gets remarks for users who want to know more.
+    :ivar reasons: gets, for each instance without a place, its name and why, in sentences
+        (:mod:`ganeti.htools.reasons`); None when nobody reads them, because they take time.
+    :ivar networks: UUID of a network -> its name, for these sentences.
+    """
+
+    remark: Callable[[str], None] = lambda _text: None
+    reasons: Callable[[str, Sequence[str]], None] | None = None
+    networks: Mapping[str, str] = MappingProxyType({})
+
+
 def answer(
-    request: req.Request,
-    cluster: Cluster,
-    options: Options,
-    explain: Callable[[str], None] | None = None,
+    request: req.Request, cluster: Cluster, options: Options, tell: Tell | None = None
 ) -> Answer:
     """Answer a request.
 
     :param cluster: the cluster, prepared; usually that of the request.
-    :param explain: gets remarks for users who want to know more.
     """
     handler = _HANDLERS[request.kind]
-    return handler(request, cluster, options, explain or (lambda _text: None))
+    return handler(request, cluster, options, tell or Tell())
+
+
+def _tell_no_place(
+    tell: Tell, request: req.Request, one: req.New, cluster: Cluster, options: Options
+) -> None:
+    if tell.reasons is not None:
+        # Few requests fail, and fewer are asked why.
+        from ganeti.htools import explain
+
+        lines = explain.no_place(cluster, one, options, request.closed, tell.networks)
+        tell.reasons(one.instance.name, lines)
+
+
+def _tell_moves(tell: Tell, cluster: Cluster, reasons: Mapping[int, Sequence[str]]) -> None:
+    if tell.reasons is not None:
+        for index, lines in reasons.items():
+            tell.reasons(cluster.instances[index].name, lines)
 
 
 def _failed(reason: str, cluster: Cluster, result: Any = None) -> Answer:
@@ -87,19 +115,16 @@ def _place(
     return place.in_one_group(cluster, group, one.instance, one.required, own, explain=explain)
 
 
-def _allocate(
-    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
-) -> Answer:
-    found = _place(request.new[0], cluster, options, explain)
+def _allocate(request: req.Request, cluster: Cluster, options: Options, tell: Tell) -> Answer:
+    found = _place(request.new[0], cluster, options, tell.remark)
     if found.cluster is None or found.instance is None:
+        _tell_no_place(tell, request, request.new[0], cluster, options)
         return _failed(", ".join(found.log), cluster)
     info = f"Request successful: {', '.join(found.log)}"
     return Answer(True, info, _names(cluster, found.instance.nodes), found.cluster)
 
 
-def _multi_allocate(
-    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
-) -> Answer:
+def _multi_allocate(request: req.Request, cluster: Cluster, options: Options, tell: Tell) -> Answer:
     placed: list[list[Any]] = []
     failed: list[str] = []
     once: list[str] = []
@@ -107,11 +132,12 @@ def _multi_allocate(
         found = _place(one, cluster, options, once.append)
         if found.cluster is None or found.instance is None:
             failed.append(one.instance.name)
+            _tell_no_place(tell, request, one, cluster, options)
         else:
             cluster = found.cluster
             placed.append([one.instance.name, _names(cluster, found.instance.nodes)])
     for text in dict.fromkeys(once):
-        explain(text)
+        tell.remark(text)
     info = (
         f"Request successful: {len(failed)} instances failed to allocate and {len(placed)} were"
         " allocated successfully"
@@ -120,7 +146,7 @@ def _multi_allocate(
 
 
 def _allocate_secondary(
-    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
+    request: req.Request, cluster: Cluster, options: Options, tell: Tell
 ) -> Answer:
     instance = cluster.find_instance(request.names[0])
     if instance is None:
@@ -129,6 +155,8 @@ def _allocate_secondary(
     group = cluster.nodes[instance.primary].group
     result = place.with_secondary(cluster, instance, cluster.nodes_of(group), options)
     if result.best is None:
+        reasons = evacuate.no_second(cluster, instance, options)
+        _tell_moves(tell, cluster, {instance.index: reasons})
         return _failed(place.summary(result, cluster.nodes), cluster, "")
     after = cluster.copy()
     new = result.best.instance
@@ -139,9 +167,7 @@ def _allocate_secondary(
     return Answer(True, info, cluster.nodes[new.secondary].name, after)
 
 
-def _relocate(
-    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
-) -> Answer:
+def _relocate(request: req.Request, cluster: Cluster, options: Options, tell: Tell) -> Answer:
     instance = cluster.find_instance(request.names[0])
     if instance is None:
         # The cluster may be another one than that of the request (``hail -t``).
@@ -152,6 +178,7 @@ def _relocate(
             cluster, instance, [one.index for one in nodes if one is not None], options
         )
     except evacuate.CannotMoveError as err:
+        _tell_moves(tell, cluster, {instance.index: err.reasons})
         return _failed(str(err), cluster)
     return Answer(True, "Request successful: success", _names(cluster, [node]), after)
 
@@ -161,29 +188,27 @@ def _indices(request: req.Request, cluster: Cluster) -> list[int]:
     return [one.index for one in found if one is not None]
 
 
-def _evacuate(
-    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
-) -> Answer:
+def _evacuate(request: req.Request, cluster: Cluster, options: Options, tell: Tell) -> Answer:
     mode = evacuate.Mode(request.evacuation_mode)
     solution = evacuate.nodes(cluster, _indices(request, cluster), mode, options)
-    return _moves(solution)
+    return _moves(solution, tell)
 
 
-def _change_group(
-    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
-) -> Answer:
+def _change_group(request: req.Request, cluster: Cluster, options: Options, tell: Tell) -> Answer:
     wanted = [cluster.find_group(uuid) for uuid in request.groups]
     solution = evacuate.groups(
         cluster,
         _indices(request, cluster),
         [group for group in wanted if group is not None],
         options,
+        tell.networks,
     )
-    return _moves(solution)
+    return _moves(solution, tell)
 
 
-def _moves(solution: evacuate.Solution) -> Answer:
+def _moves(solution: evacuate.Solution, tell: Tell) -> Answer:
     cluster = solution.cluster
+    _tell_moves(tell, cluster, solution.reasons)
     moved = []
     jobs = []
     for index, group, steps in solution.moved:

@@ -6,7 +6,7 @@ Each instance gets a list of moves, and after it the next one is looked at in th
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.htools import moves, place, score
@@ -26,7 +26,15 @@ class Mode(enum.Enum):
 
 
 class CannotMoveError(errors.GenericError):
-    """An instance cannot be moved."""
+    """An instance cannot be moved.
+
+    :ivar reasons: why, in sentences (:mod:`ganeti.htools.reasons`); the text has the published
+        form.
+    """
+
+    def __init__(self, text: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.reasons = tuple(reasons) or (text,)
 
 
 @record(slots=True)
@@ -34,12 +42,19 @@ class Solution:
     """The result for several instances.
 
     :ivar moved: number of the instance, number of its group, and its moves.
-    :ivar failed: number of the instance, and the reason.
+    :ivar failed: number of the instance, and the reason in the published form.
+    :ivar reasons: number of an instance which cannot move -> why, in sentences.
     """
 
     cluster: Cluster
     moved: list[tuple[int, int, list[Move]]] = field(default_factory=list)
     failed: list[tuple[int, str]] = field(default_factory=list)
+    reasons: dict[int, Sequence[str]] = field(default_factory=dict)
+
+    def fail(self, index: int, error: CannotMoveError) -> None:
+        """Note that an instance cannot move."""
+        self.failed.append((index, str(error)))
+        self.reasons[index] = error.reasons
 
 
 def _take(cluster: Cluster, done: moves.Done) -> None:
@@ -72,7 +87,8 @@ def _best(
         if found is None or value <= found[0]:
             found = (value, move, done)
     if found is None:
-        raise CannotMoveError(f"Can't find any good node: {failures}")
+        found_no = _no_target(cluster, instance, kind, targets, force=force)
+        raise CannotMoveError(f"Can't find any good node: {failures}", found_no)
     return found[1], found[2]
 
 
@@ -94,17 +110,24 @@ def one(
     if instance.starts_anywhere:
         if mode is Mode.SECONDARY:
             raise CannotMoveError(
-                f"Instances with disk template '{instance.template}' can't execute change secondary"
+                f"Instances with disk template '{instance.template}' can't execute change"
+                " secondary",
+                [f"disks of template {instance.template} have no secondary node to change"],
             )
         move, done = _best(after, instance, Kind.FAILOVER_TO_ANY, targets, force=ignore_soft_errors)
         _take(after, done)
         return after, [move]
     if not instance.mirrored:
-        raise CannotMoveError(f"Instances of type {instance.template} cannot be relocated")
+        raise CannotMoveError(
+            f"Instances of type {instance.template} cannot be relocated", _bound(instance)
+        )
     if mode is Mode.PRIMARY:
         failover = moves.apply(after.nodes, instance, Move(Kind.FAILOVER), force=ignore_soft_errors)
         if isinstance(failover, Fail):
-            raise CannotMoveError(f"Can't failover to secondary: {failover.value}")
+            raise CannotMoveError(
+                f"Can't failover to secondary: {failover.value}",
+                _no_move(cluster, instance, [Move(Kind.FAILOVER)], force=ignore_soft_errors),
+            )
         _take(after, failover)
         return after, [Move(Kind.FAILOVER)]
     if mode is Mode.SECONDARY:
@@ -138,7 +161,10 @@ def _both(
             if best is None or value <= best[0]:
                 best = (value, after, steps)
     if best is None:
-        raise CannotMoveError(f"Can't find any good nodes for relocation: {failure}")
+        raise CannotMoveError(
+            f"Can't find any good nodes for relocation: {failure}",
+            _no_pair(cluster, instance, targets, force=force),
+        )
     return best[1], best[2]
 
 
@@ -218,18 +244,23 @@ def _one_more(
             ignore_soft_errors=options.ignore_soft_errors,
         )  # fmt: skip
     except CannotMoveError as err:
-        solution.failed.append((instance.index, str(err)))
+        solution.fail(instance.index, err)
         return
     solution.cluster = after
     solution.moved.append((instance.index, group, steps))
 
 
 def groups(
-    cluster: Cluster, instances: Iterable[int], wanted: Sequence[Group], options: place.Options
+    cluster: Cluster,
+    instances: Iterable[int],
+    wanted: Sequence[Group],
+    options: place.Options,
+    networks: Mapping[str, str] | None = None,
 ) -> Solution:
     """Move instances to other groups.
 
     :param wanted: the possible groups; empty for all but their own.
+    :param networks: UUID of a network -> its name, for reasons.
     """
     solution = Solution(cluster.copy())
     for index in instances:
@@ -238,9 +269,9 @@ def groups(
         own = now.nodes[instance.primary].group
         possible = [group for group in wanted or now.groups if group.index != own]
         try:
-            chosen = _best_group(now, instance, possible, options)
+            chosen = _best_group(now, instance, possible, options, networks)
         except CannotMoveError as err:
-            solution.failed.append((index, str(err)))
+            solution.fail(index, err)
             continue
         targets = _available(now, chosen.index, instance.nodes)
         _one_more(solution, instance, Mode.ALL, targets, chosen.index, options)
@@ -248,11 +279,21 @@ def groups(
 
 
 def _best_group(
-    cluster: Cluster, instance: Instance, possible: Sequence[Group], options: place.Options
+    cluster: Cluster,
+    instance: Instance,
+    possible: Sequence[Group],
+    options: place.Options,
+    networks: Mapping[str, str] | None,
 ) -> Group:
     """Return the group where the instance would be best, if it were new."""
     if not possible:
-        raise CannotMoveError("no groups for evacuation")
+        raise CannotMoveError(
+            "no groups for evacuation",
+            [
+                f"there is no other node group to which {instance.name}"
+                " could go: gnt-group add makes one"
+            ],
+        )
     required = 2 if instance.mirrored else 1
     best: tuple[tuple[int, float], Group] | None = None
     log: list[str] = []
@@ -273,8 +314,150 @@ def _best_group(
         if best is None or rank < best[0]:
             best = (rank, group)
     if best is None:
-        raise CannotMoveError(", ".join(log))
+        found_no = _no_group(cluster, instance, required, possible, options, networks)
+        raise CannotMoveError(", ".join(log), found_no)
     return best[1]
+
+
+def _no_group(
+    cluster: Cluster,
+    instance: Instance,
+    required: int,
+    possible: Iterable[Group],
+    options: place.Options,
+    networks: Mapping[str, str] | None,
+) -> list[str]:
+    """Say why an instance can go to none of some groups."""
+    from ganeti.htools import explain
+    from ganeti.htools.loading.request import New
+
+    one, lines = New(instance, required), []
+    for group in possible:
+        found = explain.group_refuses(cluster, group, one, options, names=networks)
+        named = f"group {group.name}"
+        lines += [line if named in line else f"{named}: {line}" for line in found]
+    return lines
+
+
+# -- why not ------------------------------------------------------------------------------------
+
+# Few moves are impossible, so what explains them is loaded then.
+
+
+def _bound(instance: Instance) -> list[str]:
+    return [
+        f"disks of {instance.name} are of template {instance.template}, which exist on one node"
+        f" only: convert them (gnt-instance modify -t drbd {instance.name}), or copy them to"
+        f" another node with gnt-instance move {instance.name}"
+    ]
+
+
+def _no_target(
+    cluster: Cluster, instance: Instance, kind: Kind, targets: Sequence[int], *, force: bool
+) -> list[str]:
+    """Say why an instance can move to none of some nodes."""
+    if not targets:
+        return _no_other(cluster, instance)
+    role = "as secondary node: " if kind is Kind.REPLACE_SECONDARY else ""
+    return _no_move(cluster, instance, [Move(kind, one) for one in targets], role, force=force)
+
+
+def _no_move(
+    cluster: Cluster, instance: Instance, tried: Sequence[Move], role: str = "", *, force: bool
+) -> list[str]:
+    """Say why some moves of the same kind are impossible."""
+    from ganeti.htools import reasons
+
+    found = (reasons.of_move(cluster, instance, move, force=force) for move in tried)
+    short = [one for one in found if one is not None]
+    return reasons.summary(short, instance.name, len(tried), role)
+
+
+def _no_pair(
+    cluster: Cluster, instance: Instance, targets: Sequence[int], *, force: bool
+) -> list[str]:
+    """Say why an instance cannot move to two other nodes."""
+    from ganeti.htools import reasons
+
+    name = instance.name
+    if len(targets) < 2:
+        if not targets:
+            return _no_other(cluster, instance)
+        only = cluster.nodes[targets[0]]
+        group = cluster.groups[only.group].name
+        return [
+            f"{only.name} is the only other usable node of group {group}, and both nodes of {name}"
+            " would have to be new: move only one of them (gnt-instance replace-disks -n NODE), or"
+            " add a node to the group"
+        ]
+    nodes = [cluster.nodes[index] for index in targets]
+    new = instance.placed(NO_NODE, NO_NODE)
+    firsts = [reasons.as_primary(cluster, node, new, force=force) for node in nodes]
+    seconds = [
+        reasons.as_secondary(cluster, node, new, instance.primary, force=force) for node in nodes
+    ]
+    return [
+        *reasons.summary([one for one in firsts if one is not None], name, len(nodes)),
+        *reasons.summary(
+            [one for one in seconds if one is not None], name, len(nodes), "as secondary node: "
+        ),
+    ]
+
+
+def _no_other(cluster: Cluster, instance: Instance) -> list[str]:
+    """Say that the group of an instance has no other node to which it could go."""
+    own = cluster.nodes[instance.primary]
+    group = cluster.groups[own.group].name
+    others = [node for node in cluster.nodes_of(own.group) if node.index != own.index]
+    way = "name one of another group: -n NODE; or add a node to the group"
+    if not others:
+        return [f"{own.name} is the only node of group {group}; {way}"]
+    offline = [node.name for node in others if node.offline]
+    holding = [node.name for node in others if not node.offline]
+    parts = []
+    if offline:
+        parts.append(f"{', '.join(offline)} {_is(offline)} offline, drained or not vm_capable")
+    if holding:
+        parts.append(f"{', '.join(holding)} {_is(holding)} emptied, too, or {_has(holding)} it")
+    return [
+        f"group {group} has no other usable node for {instance.name}: {'; '.join(parts)}; {way}"
+    ]
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _has(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def no_second(cluster: Cluster, instance: Instance, options: place.Options) -> list[str]:
+    """Say why no node can become the secondary node of an instance that gets one."""
+    from ganeti.htools import reasons
+
+    own = cluster.nodes[instance.primary]
+    targets = [
+        node
+        for node in cluster.nodes_of(own.group)
+        if not node.offline
+        and node.index != own.index
+        and (options.restrict_to is None or node.name in options.restrict_to)
+    ]
+    if not targets:
+        return _no_other(cluster, instance)
+    new = moves.moved(instance, cluster.nodes, instance.primary, NO_NODE)
+    new.become_mirrored()
+    found = [
+        reasons.as_secondary(
+            cluster, node, new, instance.primary, force=options.ignore_soft_errors
+        )
+        for node in targets
+    ]  # fmt: skip
+    short = [one for one in found if one is not None]
+    if not short:
+        short = [reasons.loss(cluster, new, targets[0])]
+    return reasons.summary(short, instance.name, len(targets))
 
 
 def relocate(
@@ -287,7 +470,7 @@ def relocate(
     :raises CannotMoveError: there is none.
     """
     if not instance.mirrored and not instance.starts_anywhere:
-        raise CannotMoveError("Can't relocate non-mirrored instances")
+        raise CannotMoveError("Can't relocate non-mirrored instances", _bound(instance))
     mode = Mode.SECONDARY if instance.mirrored else Mode.PRIMARY
     group = cluster.nodes[instance.primary].group
     targets = _available(cluster, group, {*excluded, *instance.nodes})

@@ -7,40 +7,28 @@ primary node; its row names the best secondary node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ganeti.htools import formats, place
+from ganeti.htools import formats, place, reasons
 from ganeti.htools.cluster import UNALLOCABLE, Cluster, Group, NoNodesError
 from ganeti.htools.instance import Instance
-from ganeti.htools.limits import violates
 from ganeti.htools.loading.request import New, Request
 from ganeti.htools.node import Fail, Node
 from ganeti.htools.place import Attempt, Options
+from ganeti.htools.reasons import Shortage
 from ganeti.utils.records import replace
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
 
-_REASONS = {
-    Fail.MEMORY: "not enough memory, or not enough for the loss of another node",
-    Fail.DISK: "not enough disk space, or too many spindles in use (spindle-ratio)",
-    Fail.CPU: "too many virtual CPUs (vcpu-ratio)",
-    Fail.N1: "its group would not survive the loss of a node",
-    Fail.TAGS: "an instance with the same exclusion tag is there",
-    Fail.MIGRATION: "its migration tags forbid it",
-    Fail.DISK_COUNT: "the number of disks is not permitted",
-    Fail.SPINDLES: "not enough free spindles",
-    Fail.INTERNAL: "it cannot be computed",
-}
-
-_POLICY = {
-    Fail.MEMORY: "the memory",
-    Fail.DISK: "the disk template or the size of a disk",
-    Fail.CPU: "the number of virtual CPUs",
-    Fail.SPINDLES: "the use of spindles",
-    Fail.DISK_COUNT: "the number of disks",
+#: Why a node takes no instances -> what to do, in braces the name of the node.
+_OPENED = {
+    "offline": "gnt-node modify --offline=no {}",
+    "offline, or it does not answer": "gnt-node modify --offline=no {}",
+    "drained": "gnt-node modify --drained=no {}",
+    "not vm_capable": "gnt-node modify --vm-capable=yes {}",
 }
 
 
@@ -106,8 +94,8 @@ def explain(
             except NoNodesError as err:
                 closed = str(err).lower()
         rows += [
-            _row(cluster, node, member, one.instance, closed or _unusable(node, options, states),
-                 attempts, chosen)
+            _row(cluster, node, member, one, closed or _unusable(node, options, states),
+                 attempts, chosen, options)
             for node in cluster.nodes_of(number)
         ]  # fmt: skip
     rows.sort(key=lambda row: row[0])
@@ -168,19 +156,20 @@ def _row(
     cluster: Cluster,
     node: Node,
     group: Group,
-    instance: Instance,
+    one: New,
     closed: str,
     attempts: Sequence[Attempt],
     chosen: Sequence[int],
+    options: Options,
 ) -> tuple[tuple[int, float], Row]:
     """Make the row of a node, with its rank."""
     role = None
     if node.index in chosen:
         role = PRIMARY if node.index == chosen[0] else SECONDARY
-    own = [] if closed else [one for one in attempts if one.first == node.index]
+    own = [] if closed else [tried for tried in attempts if tried.first == node.index]
     possible = [one for one in own if not isinstance(one.value, Fail)]
     if not possible:
-        reason = closed or _failure(node, group, instance, own)
+        reason = closed or _failure(cluster, node, group, one, own, options)
         if role == SECONDARY:
             reason = f"best secondary node; as primary node: {reason}"
         rank = (1 if role is None else 0, 0.0)
@@ -204,21 +193,190 @@ def _row(
     return rank, Row(node.name, group.name, role, score, partner, reason)
 
 
-def _failure(node: Node, group: Group, instance: Instance, own: Sequence[Attempt]) -> str:
+def _failure(
+    cluster: Cluster, node: Node, group: Group, one: New, own: Sequence[Attempt], options: Options
+) -> str:
     """Return why an instance cannot have a node as primary node."""
+    instance, force = one.instance, options.ignore_soft_errors
     if node.policy is not None:
-        fail = violates(instance, node.policy, exclusive=node.exclusive_storage)
-        if fail is not None:
-            return f"the policy of group {group.name} does not permit {_POLICY[fail]}"
-    counts: dict[Fail, int] = {}
-    for one in own:
-        if isinstance(one.value, Fail):
-            counts[one.value] = counts.get(one.value, 0) + 1
-    if not counts:
+        found = reasons.against_policy(
+            instance, group, exclusive=node.exclusive_storage, ways=False
+        )
+        if found:
+            return "; ".join(found)
+    shortage = reasons.as_primary(cluster, node, instance, force=force)
+    if shortage is not None:
+        return reasons.fact(shortage, instance.name)
+    if any(attempt.value is Fail.N1 for attempt in own):
+        return reasons.fact(reasons.loss(cluster, instance, node), instance.name)
+    seconds = _second_shortages(cluster, node, [one.second for one in own], one, force=force)
+    if not seconds:
         return "no other node of its group can be the secondary node"
-    if len(counts) == 1:
-        return _REASONS[next(iter(counts))]
-    return "; ".join(f"{_REASONS[fail]} ({counts[fail]})" for fail in Fail if fail in counts)
+    lines = reasons.summary(seconds, instance.name, len(own), "as secondary node: ", ways=False)
+    return "; ".join(lines)
+
+
+def _second_shortages(
+    cluster: Cluster, first: Node, seconds: Iterable[int], one: New, *, force: bool
+) -> list[Shortage]:
+    """Return why nodes cannot be the secondary node beside a primary node."""
+    found = (
+        reasons.as_secondary(
+            cluster, cluster.nodes[index], one.instance, first.index, force=force
+        )
+        for index in seconds
+        if index >= 0
+    )  # fmt: skip
+    return [shortage for shortage in found if shortage is not None]
+
+
+# -- no place at all --------------------------------------------------------------------------
+
+
+def no_place(
+    cluster: Cluster,
+    one: New,
+    options: Options,
+    states: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Say why a new instance has no place, in sentences with numbers and the way out.
+
+    :param cluster: the cluster, prepared.
+    :param states: name of a node -> why no instance may be placed there (``offline``).
+    :param names: UUID of a network -> its name.
+    """
+    if options.restrict_to is None:
+        options = replace(options, restrict_to=one.restrict_to)
+    wanted = [
+        group
+        for group in cluster.groups
+        if one.group is None or one.group in (group.name, group.uuid)
+    ]
+    if not wanted:
+        if one.group is None:
+            return ["the cluster has no node group: gnt-group add makes one"]
+        return [f"there is no group {one.group}: gnt-group list shows all groups"]
+    lines = []
+    for group in wanted:
+        found = group_refuses(cluster, group, one, options, states, names)
+        prefix = f"group {group.name}: " if len(wanted) > 1 else ""
+        lines += [
+            line if f"group {group.name}" in line else prefix + line
+            for line in found
+        ]  # fmt: skip
+    return list(dict.fromkeys(lines))
+
+
+def group_refuses(
+    cluster: Cluster,
+    group: Group,
+    one: New,
+    options: Options,
+    states: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Say why a new instance has no place in a group; the parameters are those of
+    :func:`no_place`.
+    """
+    instance, members = one.instance, cluster.nodes_of(group.index)
+    if one.group is None and group.alloc_policy == UNALLOCABLE:
+        return [
+            f"group {group.name} takes no new instances (unallocable): gnt-group modify"
+            f" --alloc-policy=preferred {group.name}"
+        ]
+    if not members:
+        return [f"group {group.name} has no nodes: gnt-group assign-nodes {group.name} NODE"]
+    missing = _missing_networks(group, instance, names)
+    if missing:
+        return missing
+    closed = {node.name: _unusable(node, options, states) for node in members}
+    usable = [node for node in members if not closed[node.name]]
+    exclusive = members[0].exclusive_storage
+    too_large = reasons.against_policy(instance, group, exclusive=exclusive)
+    if too_large:
+        return too_large
+    lines = _too_few(usable, closed, group, one)
+    if lines:
+        return lines
+    lines = _shortages(cluster, group, usable, one, options)
+    left = _not_usable(closed)
+    return lines + ([f"not usable: {left}"] if left else [])
+
+
+def _missing_networks(
+    group: Group, instance: Instance, names: Mapping[str, str] | None
+) -> list[str]:
+    missing = [
+        (names or {}).get(nic.network, nic.network)
+        for nic in instance.nics
+        if nic.network is not None and nic.network not in group.networks
+    ]
+    return [
+        f"group {group.name} is not connected to network {name}, in which {instance.name} has an"
+        f" interface: gnt-network connect {name} {group.name}"
+        for name in dict.fromkeys(missing)
+    ]
+
+
+def _not_usable(closed: Mapping[str, str]) -> str:
+    """List the nodes which take no instances, and what to do."""
+    parts = []
+    for name, reason in closed.items():
+        if reason:
+            way = _OPENED.get(reason, "").format(name)
+            parts.append(f"{name} is {reason}" + (f" ({way})" if way else ""))
+    return ", ".join(parts)
+
+
+def _too_few(
+    usable: Sequence[Node], closed: Mapping[str, str], group: Group, one: New
+) -> list[str]:
+    """Say that a group has too few usable nodes, if so."""
+    if len(usable) >= one.required:
+        return []
+    left = _not_usable(closed)
+    if not usable:
+        return [f"no node of group {group.name} can have {one.instance.name}: {left}"]
+    only = "usable " if left else ""
+    return [
+        f"{usable[0].name} is the only {only}node of group {group.name}, and disks of template"
+        f" {one.instance.template} need a second one"
+        + (f"; {left}" if left else "")
+        + ": add a node to the group, or use disk template plain (-t plain)"
+    ]
+
+
+def _shortages(
+    cluster: Cluster, group: Group, usable: Sequence[Node], one: New, options: Options
+) -> list[str]:
+    """Say why none of the usable nodes of a group can have a new instance."""
+    instance, force = one.instance, options.ignore_soft_errors
+    found = {
+        node.index: reasons.as_primary(cluster, node, instance, force=force) for node in usable
+    }
+    able = [node for node in usable if found[node.index] is None]
+    primaries = [shortage for shortage in found.values() if shortage is not None]
+    lines = reasons.summary(primaries, instance.name, len(usable))
+    if not able:
+        return lines
+    attempts = _attempts(cluster, group, one, options)
+    lost = [one.first for one in attempts if one.value is Fail.N1]
+    if lost:
+        shortage = reasons.loss(cluster, instance, cluster.nodes[lost[0]])
+        lines += reasons.summary([shortage], instance.name, len(usable))
+    if one.required > 1:
+        seconds: dict[str, Shortage] = {}
+        # What keeps a node from both roles is said once.
+        said = {(shortage.node, shortage.cause) for shortage in primaries}
+        for node in able:
+            others = [two.index for two in usable if two is not node]
+            for shortage in _second_shortages(cluster, node, others, one, force=force):
+                if (shortage.node, shortage.cause) not in said:
+                    seconds.setdefault(shortage.node, shortage)
+        role = "as secondary node: "
+        lines += reasons.summary(seconds.values(), instance.name, len(usable), role)
+    return lines
 
 
 def text(explanations: Sequence[Mapping[str, Any]]) -> str:

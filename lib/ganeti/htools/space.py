@@ -51,13 +51,22 @@ def _needed(instance: Instance) -> dict[Wanted | None, int]:
 
 def units_fit(storage: Mapping[Wanted, StorageUnit], instance: Instance) -> bool:
     """Return True if every disk of an instance fits its storage unit, one after the other."""
-    if not instance.takes_units:
-        return True
+    return not instance.takes_units or lacking_unit(storage, instance) is None
+
+
+def lacking_unit(
+    storage: Mapping[Wanted, StorageUnit], instance: Instance
+) -> tuple[Wanted | None, int, int | None] | None:
+    """Return the first storage unit which disks of an instance do not fit; None if there is none.
+
+    :returns: the unit, MiB which the disks need of it, and MiB which are free; None for the latter
+        if the node does not have the unit.
+    """
     for wanted, size in _needed(instance).items():
         unit = None if wanted is None else storage.get(wanted)
         if unit is None or unit.free < size:
-            return False
-    return True
+            return wanted, size, None if unit is None else unit.free
+    return None
 
 
 def units_after(

@@ -146,8 +146,48 @@ def test_the_best_node_is_chosen_without_a_program(rpc):
 
 
 def test_no_place(rpc):
-    with pytest.raises(errors.NoPlacement, match="hail found no place: .*FailMem"):
+    with pytest.raises(errors.NoPlacement) as caught:
         place(rpc, memory_mib=30000)
+    assert str(caught.value) == (
+        "instance allocator hail found no place: new.example.com needs 29.3 GiB of memory, and the"
+        " most free is 2.9 GiB, on node2.example.com (so on 2 of 2 nodes): use less memory"
+        " (-B memory=SIZE), or stop or move other instances [FailMem]; not usable:"
+        " node3.example.com is drained (gnt-node modify --drained=no node3.example.com)"
+    )
+
+
+def test_the_answer_for_programs_keeps_its_form(rpc):
+    request = allocator.Allocate(
+        name="new.example.com", hypervisor="fake", os="noop", memory_mib=30000, vcpus=1,
+        spindle_use=1, disk_template="diskless", disks=(), nics=(),
+    )  # fmt: skip
+    found = json.loads(allocator.run(rpc, rpc.config.snapshot(), "hail", request))
+    assert found == {
+        "success": False,
+        "info": "Request failed: Group default (preferred): No valid allocation solutions, failure"
+        " reasons: FailMem: 2",
+        "result": [],
+    }
+
+
+def test_each_of_several_new_instances_has_its_reason(rpc):
+    large = allocator.Allocate(
+        name="large.example.com", hypervisor="fake", os="noop", memory_mib=30000, vcpus=1,
+        spindle_use=1, disk_template="diskless", disks=(), nics=(),
+    )  # fmt: skip
+    found = allocator.ask(rpc, rpc.config.snapshot(), "hail", allocator.MultiAllocate((large,)))
+    assert found.failed == ("large.example.com",)
+    assert found.reasons["large.example.com"].startswith("large.example.com needs 29.3 GiB")
+
+
+def test_an_evacuation_says_why(rpc):
+    for name in ("node1.example.com", "node2.example.com"):
+        rpc.free_mib[name] = 0
+    request = allocator.NodeEvacuate((uuid_of("web"),), "primary-only")
+    moves = allocator.ask(rpc, rpc.config.snapshot(), "hail", request)
+    ((name, reason),) = moves.failed
+    assert name == "web.example.com"
+    assert "of memory, and node2.example.com has 0 MiB free" in reason
 
 
 @pytest.mark.parametrize(

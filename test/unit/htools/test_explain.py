@@ -63,7 +63,7 @@ def explained(instance: Instance, required: int = 1, **options: object) -> dict[
 def test_each_node_has_its_reason():
     rows = explained(new("ext"), restrict_to=("n1", "n2", "n3", "n4", "n6", "n7"))
     assert [row.node for row in rows.values() if row.chosen] == ["n1"] or rows["n3"].chosen
-    assert rows["n2"].reason == "not enough memory, or not enough for the loss of another node"
+    assert rows["n2"].reason == "new needs 512 MiB of memory, and n2 has 100 MiB free [FailMem]"
     assert rows["n5"].reason == "not one of the nodes to which the choice is restricted"
     assert rows["n6"].reason == "group shut is unallocable"
     assert rows["n7"].reason == "drained"
@@ -75,7 +75,9 @@ def test_each_node_has_its_reason():
 def test_disks_and_pairs():
     rows = explained(new(), 2)
     # Only n1 has both in its group, and n3 has no space for a disk.
-    assert rows["n3"].reason.startswith("not enough disk space")
+    assert rows["n3"].reason == (
+        "new needs 2 GiB of disk space, and n3 has 500 MiB free [FailDisk]"
+    )
     assert {row.chosen for row in rows.values()} == {"primary", "secondary", None}
     first = next(row for row in rows.values() if row.chosen == "primary")
     assert rows[first.secondary].chosen == "secondary"
@@ -85,9 +87,12 @@ def test_disks_and_pairs():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"memory": 5000}, "does not permit the memory"),
-        ({"vcpus": 9}, "does not permit the number of virtual CPUs"),
-        ({"disk": 20000}, "does not permit the disk template or the size of a disk"),
+        (
+            {"memory": 5000},
+            "at most 4 GiB of memory for an instance; this one asks for 4.9 GiB [FailMem]",
+        ),
+        ({"vcpus": 9}, "at most 4 virtual CPUs for an instance; this one asks for 9 [FailCPU]"),
+        ({"disk": 20000}, "at most 9.8 GiB for a disk; this one asks for 19.5 GiB [FailDisk]"),
     ],
 )
 def test_policies(changes, reason):
@@ -98,7 +103,9 @@ def test_a_policy_ratio():
     source = CLUSTER.replace("|2.0|32.0", "|0.5|32.0")
     found = explain.explain(cluster_of(source), New(new("ext", vcpus=4), 1), place.Options())
     assert {row.reason for row in found.nodes if row.node in ("n1", "n4")} == {
-        "too many virtual CPUs (vcpu-ratio)"
+        f"new needs 4 virtual CPUs, and the policy of group {group} (vcpu-ratio) leaves 1 on {node}"
+        " [FailCPU]"
+        for node, group in (("n1", "one"), ("n4", "far"))
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from ganeti.client.htools import loading
 from ganeti.client.htools import program as prog
 from ganeti.client.htools.options import Values
@@ -50,7 +52,17 @@ def execute(values: Values) -> int:
     if values.save is not None:
         prog.save(f"{values.save}.pre-ialloc", cluster, "before iallocator run")
     remarks: list[str] = []
-    found = answer.answer(request, cluster, options, remarks.append)
+    refused: list[str] = []
+    found = answer.answer(
+        request, cluster, options,
+        answer.Tell(
+            remarks.append,
+            # Programs read the answer; what follows is for people.
+            (lambda name, lines: refused.append(f"{name}: {'; '.join(lines)}"))
+            if sys.stderr.isatty()
+            else None,
+        ),
+    )  # fmt: skip
     if values.verbose > 1:
         for text in remarks:
             prog.err(text)
@@ -59,6 +71,8 @@ def execute(values: Values) -> int:
     if values.save is not None:
         prog.save(f"{values.save}.post-ialloc", found.cluster, "after iallocator run")
     prog.out(json.dumps(found.to_dict()))
+    for text in refused:
+        prog.err(f"No place for {text}.")
     return 0
 
 

@@ -136,7 +136,11 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
     def exec(self, plan: allocator.Placements | None) -> ResultWithJobs:
         failed = () if plan is None else plan.failed
         for name in failed:
-            self.log.warn(f"the allocator found no nodes for instance {name}")
+            reason = "" if plan is None else plan.reasons.get(name, "")
+            self.log.warn(
+                f"the allocator found no nodes for instance {name}"
+                + (f": {reason}" if reason else "")
+            )
         ready = [op for op in self.instances if op.instance_name not in failed]
         if plan is not None:
             ready = [self._completed_op(op, plan.nodes[op.instance_name]) for op in ready]

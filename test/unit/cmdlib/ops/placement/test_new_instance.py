@@ -427,7 +427,7 @@ def test_a_refusal_is_explained(master):
         beparams={"memory": 30000},
     )  # fmt: skip
     master.refused(op, errors.ECODE_NORES)
-    assert master.job.said("not enough memory")
+    assert master.job.said("[FailMem]")
 
 
 def test_the_plan_of_a_creation_comes_from_the_model(master, monkeypatch):
