@@ -887,6 +887,36 @@ def test_a_failover_stops_writes_and_starts(template):
     assert master.rpc.where("web") == ["node2"]
 
 
+@pytest.mark.parametrize("disks", [1, 8])
+@pytest.mark.parametrize("up", [True, False])
+def test_the_calls_of_a_failover_with_shared_files(disks, up):
+    """The checks of the storage cost five calls before the guest is stopped, for all disks."""
+    mine = tuple(disk_of("web", index, "sharedfile") for index in range(disks))
+    web = instance_of(
+        "web",
+        disks=tuple(disk.uuid for disk in mine),
+        admin_state="up" if up else "down",
+        disks_active=up,
+    )
+    master = Master(cluster_of(2, (web,), mine))
+    if up:
+        master.rpc.run("web", "node1")
+    master.run(failover())
+    storage = [("blockdev_reachable_multi", "node2")]
+    storage += [("directory_mark", "node1"), ("directory_seen", "node1")]
+    storage += [("directory_seen", "node2"), ("directory_unmark", "node1")]
+    able = [("bridges_exist", "node2"), ("hypervisor_validate_params", "node2")]
+    start = [("blockdev_assemble_multi", "node2"), ("instance_start", "node2")]
+    calls = [(name, node.partition(".")[0]) for name, node, _args in master.rpc.calls]
+    assert [call for call in calls if call[0] != "hooks_runner"] == [
+        *[("instance_info", "node1"), ("instance_info", "node2"), ("node_info", "node2")],
+        *(able if up else []),
+        *storage,
+        *[("instance_shutdown", "node1"), ("blockdev_shutdown_multi", "node1")],
+        *(start if up else []),
+    ]
+
+
 def test_a_guest_which_could_not_start_on_the_target_is_not_stopped():
     master = master_with()
     master.rpc.errors["hypervisor_validate_params", NODE2] = "parameter kernel_path: no such file"
