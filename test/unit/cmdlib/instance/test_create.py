@@ -454,6 +454,14 @@ def test_a_guest_which_could_never_start_is_refused(master):
 # -- names of which one is the short form of another ---------------------------
 
 
+def test_a_name_which_is_the_uuid_of_another_instance_is_refused(master):
+    """A UUID counts before a name, so the removal of one would destroy the other."""
+    text = master.refused(
+        create(instance_name="uuid-other", exact_name=True), errors.ECODE_NOTUNIQUE
+    )
+    assert "it is the UUID of another instance" in text
+
+
 def test_a_name_which_shortens_another_one_is_refused(master):
     text = master.refused(create(instance_name="other"), errors.ECODE_NOTUNIQUE)
     assert "other is the short form of other.example.com" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.config import cluster_of, instance_of
+from fakes.config import cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.opcodes.instance import OpInstanceRename
@@ -22,6 +22,11 @@ def rename(new, **others):
 def test_a_name_which_shortens_that_of_another_instance_is_refused(master):
     text = master.refused(rename("web1"), errors.ECODE_NOTUNIQUE)
     assert "web1 is the short form of web1.example.com" in text
+
+
+def test_the_uuid_of_another_instance_is_refused(master):
+    text = master.refused(rename(uuid_of("web1"), exact_name=True), errors.ECODE_NOTUNIQUE)
+    assert "it is the UUID of another instance" in text
 
 
 def test_an_instance_may_get_the_short_form_of_its_own_name(master):

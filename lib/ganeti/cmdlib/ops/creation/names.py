@@ -60,6 +60,12 @@ def reserve(config: Config, name: str, *, exact: bool, old_name: str = "") -> No
     :raises errors.OpPrereqError: another instance has it, another job has reserved it, or a short
         form would name two instances.
     """
+    if name in config.snapshot().instances:
+        raise errors.OpPrereqError(
+            f"an instance cannot get the name {name}: it is the UUID of another instance, which"
+            " commands and jobs would take for it",
+            errors.ECODE_NOTUNIQUE,
+        )
     try:
         config.reserve_instance_name(name)
     except errors.ReservationError as err:
