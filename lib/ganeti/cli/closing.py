@@ -58,6 +58,11 @@ class Done:
         )
         return found, self.shortest(node, self._client.query_nodes), hypervisor
 
+    def is_marked_up(self) -> bool:
+        """Return whether the instance of the opcode should run."""
+        name = self.op.instance_name  # type: ignore[attr-defined]
+        return bool(self._client.query_instances([name], ["admin_state"], False) == [["up"]])
+
     def shortest(self, name: str, query: Callable[[list[str], list[str], bool], Any]) -> str:
         """Return the first part of a host name if it names no other object."""
         short = name.partition(".")[0]
@@ -138,7 +143,8 @@ def _stopped(done: Done) -> str:
 
 def _created(done: Done) -> str:
     op: Any = done.op
-    if op.start and not op.forthcoming:
+    # Without an operating system it is not started.
+    if op.start and not op.forthcoming and done.is_marked_up():
         return _runs(done)
     name, node, _ = done.instance()
     state = "is reserved" if op.forthcoming else "is made, and stopped,"

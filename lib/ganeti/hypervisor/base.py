@@ -391,6 +391,17 @@ class Hypervisor(ABC):
             if info.state == RUNNING
         }
 
+    def started_at(self, instance_name: str) -> float | None:
+        """Return when the guest was started on this node, in seconds since 1970.
+
+        :returns: None when it does not run here, or the hypervisor cannot tell.
+        """
+        return None
+
+    def agent_addresses(self, instance_name: str) -> list[str]:
+        """Return the addresses which the guest itself reports; empty when it cannot be asked."""
+        return []
+
     def is_running(self, instance_name: str) -> bool:
         """Return True if the guest runs on this node."""
         return instance_name in self.list_instances()

@@ -26,6 +26,19 @@ def cpu_time_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def process_start(pid: int) -> float | None:
+    """Return when a process was started, in seconds since 1970; None when it has ended.
+
+    Source: proc(5), ``/proc/pid/stat`` and ``/proc/stat``.
+    """
+    try:
+        fields = fs.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        (boot,) = re.findall(rb"^btime (\d+)", fs.read_bytes("/proc/stat"), re.MULTILINE)
+        return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def resident_mib(pid: int) -> int | None:
     """Return the memory of this node which a process uses, in MiB; None when it has ended."""
     try:

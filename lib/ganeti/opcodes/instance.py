@@ -322,6 +322,12 @@ class OpInstanceQueryData(OpCode):
     static: bool = param(
         ht.Bool, "Only data from the configuration, nothing from the nodes", default=False
     )
+    with_guest: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Describe the running guest, too: its memory, since when it runs, and its addresses",
+        default=None,
+        added=True,
+    )
     RESULT = ht.ObjectOf(ht.Dict)
 
 

@@ -63,7 +63,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def web(master: FakeMaster) -> FakeMaster:
     """A master with one instance, which is also known by its short name."""
-    web1 = {"pnode": "node2.example.com", "hypervisor": "kvm", "pending_changes": []}
+    web1 = {"pnode": "node2.example.com", "hypervisor": "kvm", "admin_state": "up"}
     master.rows["instance"] = [
         {"name": name, **web1} for name in ("web1.example.com", "web2.example.com")
     ]
@@ -150,6 +150,14 @@ def test_what_was_so_before_is_said_once(
     assert not any("is so already" in one for one in lines)
 
 
+def test_an_instance_which_was_not_started_is_made_and_stopped(
+    gnt: Gnt, web: FakeMaster, on_terminal: None
+) -> None:
+    web.rows["instance"][0]["admin_state"] = "down"
+    ended = gnt("instance add -t diskless --no-install -n node2 web1.example.com")
+    assert ended.out == "web1.example.com is made, and stopped, on node2 (0.0 s)\n"
+
+
 def test_a_line_for_each_of_several_instances(gnt: Gnt, web: FakeMaster, on_terminal: None) -> None:
     lines = gnt("instance shutdown --force-multiple web1 web2").out.splitlines()
     assert [line for line in lines if line.endswith(" s)")] == [
@@ -171,6 +179,13 @@ def test_without_a_terminal_the_output_is_the_published_one(gnt: Gnt, web: FakeM
         "Waiting for job 1 for web1.example.com ...\n",
         "",
     )
+
+
+def test_a_change_is_said_once(gnt: Gnt, web: FakeMaster, on_terminal: None) -> None:
+    web.results["OP_INSTANCE_SET_PARAMS"] = [["be/maxmem", 256], ["be/minmem", 128]]
+    first, *rest = gnt("instance modify -B maxmem=256,minmem=128 web1").out.splitlines()
+    assert first == "web1.example.com is changed: be/maxmem is 256, be/minmem is 128 (0.0 s)"
+    assert len(rest) == 1 and rest[0].startswith("Changes that the running guest did not get")
 
 
 def test_a_failed_job_has_no_closing_line(gnt: Gnt, web: FakeMaster, on_terminal: None) -> None:

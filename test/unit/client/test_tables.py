@@ -33,6 +33,7 @@ ADDED = {
     "--conflicts-check": "the choice of a new network can be changed",
     "--continue": "a guest which somebody has paused",
     "--explain": "the reasons for the choice of nodes",
+    "--all-parameters": "the whole text in place of one screen",
     "--exact-name": "a name which is the short form of another one",
     "--filter": "every list takes filter expressions",
     "--units": "every list can show fields which are sizes",

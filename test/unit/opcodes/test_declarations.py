@@ -56,6 +56,7 @@ OWN_PARAMS = {
         "exact_name": "a name which is the short form of another one",
         "accept_from_description": "texts from outside are read, and not obeyed",
     },
+    "OP_INSTANCE_QUERY_DATA": {"with_guest": "one screen has the state of the guest"},
     "OP_INSTANCE_RENAME": {"exact_name": "as for a new instance"},
     "OP_TEST_ALLOCATOR": {"explain": "the reasons for the choice of nodes"},
     "OP_INSTANCE_REMOVE": {

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from typing import Any
 
-from ganeti import hypervisor
+from ganeti import hypervisor as drivers
 from ganeti.backend.registry import serves
 from ganeti.hypervisor import console_log
 from ganeti.wire import calls
@@ -20,6 +20,27 @@ def read_console_log(instance_uuid: str, lines: int, position: str) -> dict[str,
     """
     piece = console_log.read(instance_uuid, lines, position)
     return {} if piece is None else piece._asdict()
+
+
+@serves(calls.GUEST_DETAILS)
+def details(
+    instance_name: str,
+    hypervisor: str,  # the call's name for the argument
+    macs: list[str],
+) -> dict[str, Any]:
+    """Return since when a guest runs, and its addresses, see ``wire.calls.GUEST_DETAILS``."""
+    from ganeti.hypervisor.net import neighbours  # only this call needs it
+
+    driver = drivers.of(hypervisor)
+    found = {address: "guest agent" for address in driver.agent_addresses(instance_name)}
+    for address in neighbours.leased(macs):
+        found.setdefault(address, "lease")
+    for address in neighbours.seen(macs):
+        found.setdefault(address, "seen by the node")
+    return {
+        "started": driver.started_at(instance_name),
+        "addresses": [list(item) for item in found.items()],
+    }
 
 
 @serves(calls.CONSOLE_LOG_REMOVE)
@@ -39,6 +60,6 @@ def usage(hypervisors: list[str]) -> dict[str, Any]:
         "guests": {
             name: dataclasses.asdict(found)
             for one in hypervisors
-            for name, found in hypervisor.of(one).usage().items()
+            for name, found in drivers.of(one).usage().items()
         },
     }

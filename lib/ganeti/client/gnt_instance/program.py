@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from ganeti import errors
 from ganeti.cli import change_group, failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
@@ -56,19 +58,29 @@ def show_info(values: Values, arguments: list[str]) -> int:
     from ganeti.cli import output
     from ganeti.opcodes.instance import OpInstanceQueryData
 
+    data = values.output_format in opt.DATA_FORMATS
+    brief = terminal.is_terminal(sys.stdout) and not (
+        values.all_parameters or values.roman_integers
+    )
     client = jobs.connect()
     found = jobs.run_opcode(
         OpInstanceQueryData(
             instances=selector.names("instance", values, arguments, client),
             static=values.static,
             use_locking=not values.static,
+            with_guest=(data or brief) or None,
             **jobs.common_params(values),
         ),
         values,
         client=client,
     )
-    if values.output_format in opt.DATA_FORMATS:
+    if data:
         output.write_data(list(found.values()), values.output_format)
+        return failures.EXIT_SUCCESS
+    if brief:
+        from ganeti.client.gnt_instance import summary
+
+        summary.write(list(found.values()), client, static=values.static)
         return failures.EXIT_SUCCESS
     from ganeti.client.gnt_instance import info as instance_info
 
@@ -178,6 +190,10 @@ PROGRAM = Program(
                     "-s",
                     "--static",
                     help="show only the data of the configuration; no node is asked",
+                ),
+                opt.flag(
+                    "--all-parameters",
+                    help="on a terminal, show everything, and not one screen with the state",
                 ),
                 opt.ROMAN,
                 opt.PRIORITY,

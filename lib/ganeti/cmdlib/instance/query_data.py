@@ -15,7 +15,7 @@ from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import ALL, Level
 from ganeti.objects import BlockDevStatus, Disk, Instance, codec, fill, halt
 from ganeti.opcodes.instance import OpInstanceQueryData
-from ganeti.wire.calls import BLOCKDEV_FIND_MULTI
+from ganeti.wire.calls import BLOCKDEV_FIND_MULTI, GUEST_DETAILS
 
 if TYPE_CHECKING:
     from ganeti.objects import FilledNic
@@ -64,11 +64,24 @@ class DiskDetails(TypedDict):
     replicas: NotRequired[dict[str, Any]]
 
 
-class InstanceDetails(TypedDict):
-    """An instance; the keys are published, except ``kept_volumes`` and ``halt``.
+class GuestDetails(TypedDict):
+    """A running guest. ``started`` is in seconds since 1970, None when its node does not know it.
 
-    These keys are there when the instance has some, or when its guest lives and does not run
-    (:mod:`ganeti.objects.halt`, and ``remedy``). Parameters in ``*_actual`` are filled.
+    ``addresses`` has pairs of an address and who knows it: ``guest agent``, ``lease`` or
+    ``seen by the node``. ``memory`` is in MiB.
+    """
+
+    memory: int
+    vcpus: int
+    started: float | None
+    addresses: list[list[str]]
+
+
+class InstanceDetails(TypedDict):
+    """An instance; the keys are published, except ``guest``, ``kept_volumes`` and ``halt``.
+
+    These keys are there when the instance has some, or when its guest runs, or lives and does not
+    run (:mod:`ganeti.objects.halt`, and ``remedy``). Parameters in ``*_actual`` are filled.
     """
 
     name: str
@@ -97,6 +110,7 @@ class InstanceDetails(TypedDict):
     ctime: float
     uuid: str
     forthcoming: NotRequired[bool]
+    guest: NotRequired[GuestDetails]
     kept_volumes: NotRequired[list[replica_report.KeptVolume]]
     halt: NotRequired[dict[str, str]]
 
@@ -203,6 +217,8 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         }
         if instance.forthcoming:
             details["forthcoming"] = True
+        if self.op.with_guest and guest is not None and prereq.is_running(guest):
+            details["guest"] = self._running(instance, guest)
         found = halt.of_facts(guest)
         if found is not None:
             details["halt"] = {**found._asdict(), "remedy": found.remedy(instance.name)}
@@ -210,6 +226,23 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         if kept:
             details["kept_volumes"] = kept
         return details
+
+    def _running(self, instance: Instance, info: Mapping[str, Any]) -> GuestDetails:
+        """Describe a running guest; a node of the release before does not know all of it."""
+        answer = self.rpc.call(
+            GUEST_DETAILS,
+            instance.primary_node,
+            instance_name=instance.name,
+            hypervisor=instance.hypervisor,
+            macs=[nic.mac for nic in instance.nics if nic.mac],
+        )
+        seen = {"started": None, "addresses": []} if answer.failure is not None else answer.data
+        return {
+            "memory": info["memory"],
+            "vcpus": info["vcpus"],
+            "started": seen["started"],
+            "addresses": seen["addresses"],
+        }
 
     def _nic(self, nic: FilledNic) -> NicDetails:
         network = self.config.snapshot().networks.get(nic.network) if nic.network else None

@@ -103,6 +103,10 @@ class FakeHypervisor(base.Hypervisor):
         """
         return guests.find(instance_name)
 
+    def started_at(self, instance_name: str) -> float | None:
+        """Return when the file was written."""
+        return guests.written_at(instance_name)
+
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the capacity of this machine, without the memory of its guests."""
         info = host.read_linux_node_info()

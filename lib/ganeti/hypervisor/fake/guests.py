@@ -37,6 +37,14 @@ def names() -> list[str]:
         return []
 
 
+def written_at(instance_name: str) -> float | None:
+    """Return when the file was written, in seconds since 1970; None when there is none."""
+    try:
+        return os.stat(_path(instance_name)).st_mtime
+    except FileNotFoundError:
+        return None
+
+
 def find(instance_name: str) -> base.InstanceInfo | None:
     """Return the content of a file, its number as ``id``; None when there is no file.
 

@@ -24,6 +24,7 @@
 :mod:`.stop`              stops a guest
 :mod:`.states`            the states in which QEMU lives and its guest does not run
 :mod:`.status`            which guests run, their facts, and what they use
+:mod:`.guest_agent`       asks the QEMU guest agent inside of a guest
 :mod:`.migration`         sends a guest to a QEMU which waits on the target
 :mod:`.migration_channel` encryption of the connection for a migration
 :mod:`.migration_connection` connects the nodes of a migration, before QEMU does

@@ -8,11 +8,13 @@ crash.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti.hypervisor import base
+from ganeti.hypervisor import base, host
 from ganeti.hypervisor.base import AttachedDisk, InstanceInfo, Usage
+from ganeti.hypervisor.kvm import layout as layouts
 from ganeti.hypervisor.kvm import node, parameters
 from ganeti.hypervisor.kvm.guest_devices import KvmDevices
 from ganeti.hypervisor.kvm.guests import Guests
@@ -84,6 +86,16 @@ class KvmHypervisor(base.Hypervisor):
 
     def all_info(self) -> list[InstanceInfo]:
         return self._status.all_info()
+
+    def started_at(self, instance_name: str) -> float | None:
+        info = self.instance_info(instance_name)
+        return host.process_start(info.id) if info else None
+
+    def agent_addresses(self, instance_name: str) -> list[str]:
+        from ganeti.hypervisor.kvm import guest_agent  # only this call needs it
+
+        path = layouts.of(instance_name).socket("qga")
+        return guest_agent.addresses(path) if os.path.exists(path) else []
 
     def usage(self) -> dict[str, Usage]:
         return self._status.usage()

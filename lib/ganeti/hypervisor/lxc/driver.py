@@ -97,6 +97,11 @@ class LxcHypervisor(base.Hypervisor):
             return base.InstanceInfo(instance_name, 0, 0, 0, base.SHUTDOWN, 0.0)
         return None
 
+    def started_at(self, instance_name: str) -> float | None:
+        """Return when the first process of the container was started."""
+        info = self.instance_info(instance_name)
+        return host.process_start(info.id) if info else None
+
     def all_info(self) -> list[base.InstanceInfo]:
         """Return the facts of all containers, and of those which shut themselves down."""
         names = set(guests.monitored())

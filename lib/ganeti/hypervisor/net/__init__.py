@@ -7,6 +7,7 @@ package imports no hypervisor.
 
 ===================== ===============================================================
 :mod:`.addresses`     reads the addresses of the network interfaces of this node
+:mod:`.neighbours`    the addresses of guests which this node knows by their MAC addresses
 :mod:`.vlan`          the parameter ``vlan`` of a NIC
 :mod:`.bridge`        commands of the mode ``bridged``
 :mod:`.openvswitch`   commands of the mode ``openvswitch``

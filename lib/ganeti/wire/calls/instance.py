@@ -67,12 +67,18 @@ USAGE = ("cpu_s", "memory", "vcpus", "disk_read", "disk_written", "net_in", "net
 #: State of a guest as the hypervisor reports it; empty when there is no such guest.
 _GUEST = ht.And("the state of a guest", FACTS, ht.Type("numbers", _has_numbers))
 _INFO = ResultCodec(_GUEST)
+_DETAILS = ht.Maybe(ht.Or(ht.Int, ht.Float))
+_ADDRESSES = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.Str))
 #: Reason trail: list of [source, text, nanoseconds since 1970].
 _REASON = Arg("reason", PLAIN, ht.ListOf(ht.ListOf(ht.Any)))
 _TASK = Arg("task", PLAIN, ht.OneOf("task", (const.TASK_INSTALL, const.TASK_ZERO)))
 
 # No name of an instance has a space.
 _FAILED = "hypervisor "
+
+
+def _is_details(value: Any) -> bool:
+    return _DETAILS(value.get("started")) and _ADDRESSES(value.get("addresses"))
 
 
 class Guests(dict[str, dict[str, Any]]):
@@ -151,6 +157,18 @@ ALL_INSTANCES_INFO = Call(
     timeout_s=60,
     many=True,
     keep=True,
+)
+#: Ask what a node sees of one of its guests. ``macs``: those of its NICs. -> {"started": seconds
+#: since 1970, null when it is not known; "addresses": list of [address, who knows it]}
+GUEST_DETAILS = Call(
+    "guest_details",
+    (
+        Arg("instance_name", PLAIN, ht.NonEmptyString),
+        Arg("hypervisor", PLAIN, ht.NonEmptyString),
+        Arg("macs", PLAIN, ht.ListOf(ht.NonEmptyString)),
+    ),
+    ResultCodec(ht.And("what a node sees of a guest", ht.Dict, ht.Type("details", _is_details))),
+    timeout_s=15,
 )
 #: Ask for a part of the log of a guest's console: its last lines, or what follows a position.
 #: -> {} when the node has none, or {"text", "position", "lost"}; see hypervisor.console_log.read

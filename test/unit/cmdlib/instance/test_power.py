@@ -494,6 +494,24 @@ KEYS = {
 }  # as recorded from a running cluster
 
 
+def test_query_data_describes_the_running_guest_if_it_is_wanted():
+    master = master_with(admin_state="up")
+    op = OpInstanceQueryData(instances=["web"], with_guest=True)
+    (facts,) = master.run(op).values()
+    assert "guest" not in facts
+    master.rpc.run("web", "node1")
+    (facts,) = master.run(op).values()
+    assert facts["guest"]["started"] == 1000.0
+    assert facts["guest"]["addresses"] == [["192.0.2.7", "lease"]]
+    assert facts["guest"]["memory"] > 0
+    ((_node, args),) = master.rpc.of("guest_details")
+    assert args["macs"] == ["aa:00:00:00:00:03"]
+    # A node of the release before does not know the call.
+    master.rpc.errors["guest_details"] = "no such call"
+    (facts,) = master.run(op).values()
+    assert (facts["guest"]["started"], facts["guest"]["addresses"]) == (None, [])
+
+
 def test_query_data_has_the_published_keys():
     master = master_with(admin_state="up")
     master.rpc.run("web", "node1")
