@@ -33,7 +33,7 @@ export JOB_EXECUTION
 .PHONY: help venv check lint types unit unit-packages docs docs-packages scenario scenario-packages \
 	check-long mutants shape \
 	crash-points chaos chaos-defects lab \
-	lab-shell bench bench-fleet demo demo-stop pages html man completion install deb sdist wheel clean
+	lab-shell bench bench-fleet demo demo-recording demo-stop pages html man completion install deb sdist wheel clean
 
 help:
 	@echo "The targets, and in parentheses what each one needs besides git, make and python3."
@@ -86,6 +86,8 @@ help:
 	@echo "  make demo       create a cluster of three nodes in DEMO=$(DEMO)"
 	@echo "                  and show a live migration; the cluster goes on running  (venv;"
 	@echo "                  qemu-system-x86: without it the fake hypervisor is used)"
+	@echo "  make demo-recording  record the terminal of the demonstration for the manual      (venv;"
+	@echo "                  qemu-system-x86)"
 	@echo "  make demo-stop  stop that cluster and remove its directory"
 	@echo "  make pages      generate the pages of doc/ which are made from tables            (venv)"
 	@echo "  make html       make the manual with all pages as HTML in build/html             (venv)"
@@ -189,6 +191,11 @@ bench-fleet: venv
 
 demo: venv
 	@$(VPY) -m devel.demo "$(DEMO)"
+
+# Records the terminal of the demonstration for the manual.
+demo-recording: venv
+	$(VPY) -m devel.terminal_recording doc/drawings/demo.cast $(VPY) -m devel.demo "$(DEMO)"
+	$(VPY) -m devel.demo --stop "$(DEMO)"
 
 demo-stop:
 	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop "$(DEMO)"; else echo "there is no demonstration in $(DEMO)"; fi

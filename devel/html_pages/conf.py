@@ -26,6 +26,7 @@ extensions = [
     "devel.html_pages.drawings",
     "devel.html_pages.links",
     "devel.html_pages.navigation",
+    "devel.html_pages.recordings",
     "devel.html_pages.task_words",
 ]
 include_patterns = [

@@ -161,3 +161,10 @@ def test_words_of_tasks_are_counted(html: Path) -> None:
     counts = json.loads(text.partition("=")[2].rstrip().rstrip(";"))
     assert counts["doc/manual/move-instance"]["migrat"] >= 5
     assert not any("reference" in page or "tutorial" in page for page in counts)
+
+
+def test_the_recording_of_the_demonstration_is_on_a_page(html: Path) -> None:
+    page = (html / "doc/manual/tutorial-laptop.html").read_text(encoding="utf-8")
+    picture = page.partition('<svg class="recording"')[2].partition("</svg>")[0]
+    assert "migrate" in picture
+    assert ".cast" not in page
