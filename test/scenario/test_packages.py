@@ -77,6 +77,9 @@ def test_the_content_of_the_package(package: Path, tmp_path: Path) -> None:
     for file in (TOP / "scripts").iterdir():
         installed = tmp_path / "usr/lib/ganeti" / SERIES / "sbin" / file.name
         assert os.readlink(tmp_path / "usr/sbin" / file.name).endswith(f"/sbin/{file.name}")
+    # Messages name these two without a path.
+    for name in ("daemon-util", "rapi-passwd"):
+        assert os.readlink(tmp_path / "usr/sbin" / name).endswith(f"/version/{name}")
         assert installed.read_text().startswith("#!/usr/bin/python3"), file.name
         assert stat.S_IMODE(installed.stat().st_mode) == 0o755
         assert (tmp_path / f"usr/share/man/man8/{file.name}.8.gz").exists() or (

@@ -91,7 +91,36 @@ _STATUS_COLOURS = {
     "ADMIN_down": terminal.DIM,
     "ADMIN_offline": terminal.DIM,
     "USER_down": terminal.YELLOW,
+    "drained": terminal.YELLOW,
+    "offline": terminal.RED,
 }
+
+
+class PeopleForm:
+    """The table of a list command for people.
+
+    :param fields: the fields which are queried.
+    :param adapt: makes the table from the answer; both have the shape of an answer to a query.
+    """
+
+    __slots__ = ("adapt", "fields")
+
+    def __init__(
+        self, fields: Sequence[str], adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> None:
+        self.fields = fields
+        self.adapt = adapt
+
+
+def for_people(values: Values) -> bool:
+    """Return True if a list is for people: a table on a terminal, with the default columns."""
+    return (
+        values.output is None
+        and values.separator is None
+        and not values.no_headers
+        and values.output_format not in opt.DATA_FORMATS
+        and terminal.is_terminal(sys.stdout)
+    )
 
 
 class Listing:
@@ -102,9 +131,10 @@ class Listing:
     :param formatters: field -> function that writes its value, for fields of kind *other*.
     :param name_field: the field with which names are compared.
     :param numeric: whether names are numbers, as of jobs.
+    :param people: the table for people on a terminal, when it is another one.
     """
 
-    __slots__ = ("_fields", "_formatters", "_name_field", "_numeric", "resource")
+    __slots__ = ("_fields", "_formatters", "_name_field", "_numeric", "_people", "resource")
 
     def __init__(
         self,
@@ -114,12 +144,14 @@ class Listing:
         *,
         name_field: str = "name",
         numeric: bool = False,
+        people: PeopleForm | None = None,
     ) -> None:
         self.resource = resource
         self._fields = fields
         self._formatters = formatters or {}
         self._name_field = name_field
         self._numeric = numeric
+        self._people = people
 
     def run(
         self,
@@ -139,26 +171,25 @@ class Listing:
         :raises OpPrereqError: wrong arguments, or no field.
         """
         client = client or jobs.connect()
-        fields = self._selected_fields(values, client)
+        people = self._people if for_people(values) else None
+        fields = self._selected_fields(values, client) if people is None else [*people.fields]
         fields += [name for name in extra_fields if name not in fields]
         qfilter = filters.both_filters(self._condition(values, arguments, client), extra_filter)
         # The locks of gnt-debug have an older --interval of their own.
         if self.resource != "lock":
             require_watch(values)
+
+        def ask() -> Mapping[str, Any]:
+            response = _query(client, self.resource, fields, qfilter, values)
+            return response if people is None else people.adapt(response)
+
         if values.get("watch"):
-            return watch(
-                lambda: table_lines(
-                    _query(client, self.resource, fields, qfilter, values),
-                    values,
-                    self._formatters,
-                ),
-                values,
-            )
+            return watch(lambda: table_lines(ask(), values, self._formatters), values)
         # A large answer consists of 500,000 small lists without reference cycles. The garbage
         # collector would take as long as the parser.
         gc.disable()
         try:
-            response = _query(client, self.resource, fields, qfilter, values)
+            response = ask()
             write(response, values, self._formatters)
             return _warn_of_unknown(client, self.resource, response["fields"], values)
         finally:
@@ -567,7 +598,8 @@ def _painter(fields: Sequence[Mapping[str, Any]]) -> table.Painter:
             return terminal.paint(text, terminal.BOLD)
         if column not in status_columns:
             return text
-        colour = terminal.RED if text.startswith("ERROR") else _STATUS_COLOURS.get(text)
+        first = text.partition(",")[0]
+        colour = terminal.RED if text.startswith("ERROR") else _STATUS_COLOURS.get(first)
         return terminal.paint(text, colour) if colour else text
 
     return paint

@@ -169,7 +169,8 @@ def programs() -> dict[str, str]:
     top = paths.project_dir()
     places = [f"{top}/scripts", f"{top}/daemons"] if top else [paths.daemon_dir()]
     found: dict[str, str] = {"daemon-util": paths.daemon_util()}
-    found["burnin"] = paths.administrator_tool("burnin")
+    for tool in ("burnin", "rapi-passwd"):
+        found[tool] = paths.administrator_tool(tool)
     for place in places:
         for name in fs.list_visible(place) if os.path.isdir(place) else []:
             if (name.startswith(("gnt-", "ganeti-")) or name in _HTOOLS) and os.access(

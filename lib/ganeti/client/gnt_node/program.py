@@ -54,6 +54,22 @@ _INFO_FIELDS = (
 )
 
 
+_ROLES = {"M": "master", "C": "candidate", "R": "regular", "D": "drained", "O": "offline"}
+
+
+def _with_states(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the list of nodes for people: the state of each beside its name, in words."""
+    rows = []
+    for name, *numbers, role, mark in response["data"]:
+        words = [_ROLES.get(role[1], str(role[1]))]
+        if mark[0] == 0:
+            words.append("maintenance")
+        rows.append([name, [0, ", ".join(words)], *numbers])
+    first, *others = response["fields"][: len(LIST_FIELDS)]
+    state = {"name": "status", "title": "State", "kind": "text", "doc": "role and maintenance"}
+    return {"fields": [first, state, *others], "data": rows}
+
+
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show addresses, marks, instances and parameters of nodes (``info``)."""
     from ganeti.cli import output
@@ -326,7 +342,12 @@ PROGRAM = Program(
             "Add a machine to the cluster",
         ),
         *listing.commands(
-            listing.Listing("node", LIST_FIELDS, _FORMATTERS),
+            listing.Listing(
+                "node",
+                LIST_FIELDS,
+                _FORMATTERS,
+                people=listing.PeopleForm((*LIST_FIELDS, "role", "maintenance"), _with_states),
+            ),
             "List nodes",
             [*opt.LIST_OPTIONS, selector.TAGS, selector.GROUP],
         ),
