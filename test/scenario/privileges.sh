@@ -1,17 +1,18 @@
 # Run by test_privileges.py in namespaces of its own: a machine with the published paths, where the
 # master daemon and the query daemon have users of their own. Arguments: project, scratch directory,
-# prefix of the Python installation that the virtual environment uses.
+# prefix of the Python installation that the virtual environment uses, virtual environment.
 set -eu
-project=$1 scratch=$2 python=$3
-mkdir "$scratch/python" && mount --bind "$python" "$scratch/python"
+project=$1 scratch=$2 python=$3 venv=$4
 cp -a /etc "$scratch/etc" && mount --bind "$scratch/etc" /etc
-# Where Python lives below a home directory, others than its owner must get at it, too.
-case $python in
-/root/*)
-    mount -t tmpfs -o mode=755 none /root
-    mkdir -p "$python" && mount --bind "$scratch/python" "$python"
-    ;;
-esac
+mkdir "$scratch/places"
+. "$project/test/scenario/for_others.sh"
+for_others "$scratch/places" "$project" "$python" "$venv"
+# What an installed Ganeti has brought: its users and groups, settings, hooks and scripts.
+for file in passwd shadow group gshadow; do
+    [ ! -e "/etc/$file" ] || sed -i '/^gnt-/d; /^operator1:/d; /^stranger:/d' "/etc/$file"
+done
+rm -rf /etc/ganeti
+printf '%s: files\n' passwd shadow group gshadow hosts >/etc/nsswitch.conf
 for directory in /var/lib /var/log /run /srv; do
     mount -t tmpfs -o mode=755 none "$directory"
 done

@@ -57,7 +57,7 @@ def said() -> Iterator[dict[str, list[str]]]:
     try:
         env = {name: value for name, value in os.environ.items() if not name.startswith("GANETI_")}
         done = subprocess.run(
-            [*UNSHARE, "sh", str(SCRIPT), str(ROOT), scratch, sys.base_prefix],
+            [*UNSHARE, "sh", str(SCRIPT), str(ROOT), scratch, sys.base_prefix, sys.prefix],
             env=env,
             capture_output=True,
             text=True,

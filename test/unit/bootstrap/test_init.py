@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,12 @@ def bare(vc: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (2, "ens3")])
     monkeypatch.setattr(type(machine.current()), "has_own_system", True)
     (vc / "hosts").write_text("")
+
+    def nowhere(name: str, *_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    # The hosts file and the name server of the computer may know these names.
+    monkeypatch.setattr("socket.getaddrinfo", nowhere)
     return vc
 
 
