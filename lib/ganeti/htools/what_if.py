@@ -33,7 +33,9 @@ from ganeti.htools.node import Fail, Node, Resources
 from ganeti.htools.policy import Policy, Range, Spec
 from ganeti.htools.space import StorageUnit
 from ganeti.objects import disk_templates
+from ganeti.utils import suggest
 from ganeti.utils.records import field, record, replace
+from ganeti.utils.text import match_name_component
 
 _SPEC_MIN, _SPEC_MAX = 3, 4
 _MOST = 10_000
@@ -97,9 +99,12 @@ def apply(cluster: Cluster, texts: Iterable[str]) -> Changed:
 
 
 def _node(cluster: Cluster, name: str) -> Node:
-    found = cluster.find_node(name)
+    names = [node.name for node in cluster.nodes]
+    full = match_name_component(name, names, case_sensitive=False)
+    found = cluster.find_node(full or name)
     if found is None:
-        raise errors.ParseError(f"unknown node '{name}'")
+        similar = suggest.did_you_mean(name, names)
+        raise errors.ParseError(f"unknown node '{name}'" + (f".{similar}" if similar else ""))
     return found
 
 

@@ -184,7 +184,24 @@ def test_a_file_which_cannot_be_written(run: Run, name: str, option: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", _READERS)
-def test_no_cluster_to_read(run: Run, name: str) -> None:
+def test_the_master_daemon_of_this_machine_is_read_by_default(
+    run: Run, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = tmp_path / "master"
+    socket.touch()
+    monkeypatch.setenv("FORCE_LUXI_SOCKET", str(socket))
+    code, out, err = run(name)
+    # Nobody listens there, so that only the attempt is seen.
+    assert (code, out) == (1, "")
+    assert "No backend selected" not in err
+    assert err == run(name, "-L")[2]
+
+
+@pytest.mark.parametrize("name", _READERS)
+def test_no_cluster_to_read(
+    run: Run, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_LUXI_SOCKET", str(tmp_path / "none"))
     _fails(run(name), f"{_LOADING}No backend selected! Exiting.")
 
 

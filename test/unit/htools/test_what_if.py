@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,6 +125,16 @@ def test_sizes_may_disagree_between_two_changes(load: Callable[..., Cluster]) ->
     changes = ["min-size=2t,1g,1", "std-size=2t,1g,1", "max-size=3t,2g,2"]
     found = what_if.apply(load(TEXT), changes).cluster
     assert found.policy.ranges[0].smallest.disk_size == 2 * 1024 * 1024
+
+
+def test_short_and_misspelt_names_of_nodes(load: Callable[..., Cluster]) -> None:
+    # Without the common suffix of all names, which would make short ones.
+    cluster = load(re.sub("node([123])", r"node\1.example.com", TEXT))
+    found = what_if.apply(cluster, ["remove-node=node3"]).cluster
+    assert "node3.example.com" not in names(found)
+    assert len(names(found)) == len(names(cluster)) - 1
+    with pytest.raises(errors.ParseError, match=r"unknown node 'nod3.example.com'. Did you mean"):
+        what_if.apply(cluster, ["remove-node=nod3.example.com"])
 
 
 def test_changes_are_made_in_their_order(load: Callable[..., Cluster]) -> None:

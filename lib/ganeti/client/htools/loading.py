@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from ganeti import errors
@@ -28,9 +29,9 @@ def load(values: Values, *, one_group: bool = False) -> Cluster:
         raise Failure("Only one of the rapi, luxi, and data files options should be given.")
     utilisation = _utilisation(values)
     try:
-        if not given:
+        if not given and not _reaches_master(values):
             raise Failure("No backend selected! Exiting.")
-        cluster = _read(given[0], values)
+        cluster = _read(given[0] if given else "luxi", values)
         warnings = model.prepare(cluster, _options(values, utilisation))
     except errors.GenericError as failure:
         raise Failure(f"failed to load data, aborting: {failure}") from failure
@@ -40,7 +41,8 @@ def load(values: Values, *, one_group: bool = False) -> Cluster:
     if unknown:
         raise Failure(f"wrong node name(s) set as offline: {', '.join(unknown)}")
     apply_monitoring(values, cluster)
-    if values.verbose > 0:
+    # The nodes of a virtual cluster share the memory of one machine, so sums never agree there.
+    if values.verbose > 0 and warnings and not _shares_memory(given):
         print_warnings(warnings)
     changes = values.options.get("what_if")
     group = values.options.get("group")
@@ -50,6 +52,27 @@ def load(values: Values, *, one_group: bool = False) -> Cluster:
         except errors.ParseError as failure:
             raise Failure(str(failure)) from failure
     return _what_if(values, cluster) if changes else cluster
+
+
+def _shares_memory(given: Sequence[str]) -> bool:
+    """Return True if the cluster was read from the master daemon of a virtual cluster."""
+    from ganeti.platform import machine
+
+    return given in ([], ["luxi"]) and not machine.current().has_own_system
+
+
+def _reaches_master(values: Values) -> bool:
+    """Return True if the master daemon runs on this machine; it is read then as with ``--luxi``.
+
+    The option counts as given then.
+    """
+    from ganeti.luxi import client
+
+    if not os.path.exists(client.default_address()):
+        return False
+    values.options["luxi"] = ""
+    values.given.add("luxi")
+    return True
 
 
 def _what_if(values: Values, cluster: Cluster) -> Cluster:
