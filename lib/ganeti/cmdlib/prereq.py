@@ -17,8 +17,9 @@ from ganeti import errors
 from ganeti.cmdlib.node_checks import Answers, NodeCheck
 from ganeti.constants import instance as instance_c
 from ganeti.constants import tags as tags_c
+from ganeti.constants.disk import DISKLESS
 from ganeti.constants.hv import STATE_RUNNING
-from ganeti.objects import cluster_rules, fill
+from ganeti.objects import cluster_rules, disk_templates, fill
 from ganeti.platform import hosts, machine
 from ganeti.rpc import Question
 from ganeti.wire.calls import (
@@ -113,6 +114,30 @@ def require_online(node: Node) -> None:
     if node.offline:
         raise errors.OpPrereqError(f"node {node.name} is marked offline", errors.ECODE_STATE)
     note(f"node {node.name} is online")
+
+
+def require_online_primary(config: Config, instance: Instance) -> Node:
+    """Check that the primary node of an instance is not marked offline; returns the node.
+
+    :raises errors.OpPrereqError: it is; the text says how the instance can run elsewhere.
+    """
+    node = config.node(instance.primary_node)
+    if node.offline:
+        template = fill.disk_template(fill.instance_disks(config.snapshot(), instance))
+        if template == DISKLESS or template in disk_templates.MIRRORED:
+            way = f"Let it run on another node: 'gnt-instance failover {instance.name}'."
+        else:
+            way = (
+                "Its disks are on this node only. When the node is back: 'gnt-node modify"
+                f" --offline=no {node.name}'."
+            )
+        raise errors.OpPrereqError(
+            f"node {node.name} is marked offline, and it is the primary node of instance"
+            f" {instance.name}. {way}",
+            errors.ECODE_STATE,
+        )
+    note(f"node {node.name} is online")
+    return node
 
 
 def require_not_drained(node: Node) -> None:
@@ -325,9 +350,13 @@ def _enough_memory(node_name: str, reason: str, needed_mib: int, facts: Mapping[
             errors.ECODE_ENVIRON,
         )
     if needed_mib > free_mib:
+        # Only a refusal needs the sentences.
+        from ganeti.htools.reasons import amount
+
         raise errors.OpPrereqError(
-            f"not enough memory on node {node_name} for {reason}: {needed_mib} MiB needed,"
-            f" {free_mib} MiB free",
+            f"not enough memory on node {node_name} for {reason}: {amount(needed_mib)} needed,"
+            f" {amount(free_mib)} free. Choose another node, use less memory (-B memory=SIZE), or"
+            " stop or move other instances [FailMem]",
             errors.ECODE_NORES,
         )
     note(

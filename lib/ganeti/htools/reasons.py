@@ -20,6 +20,7 @@ from ganeti.htools.limits import violates
 from ganeti.htools.moves import Move
 from ganeti.htools.node import Fail, Node
 from ganeti.htools.space import lacking_unit
+from ganeti.objects import ipolicy
 from ganeti.utils.records import NamedTuple
 
 if TYPE_CHECKING:
@@ -432,6 +433,37 @@ def wrong_template(group: str, template: str, allowed: Sequence[str]) -> str:
         f"the policy of group {group} does not allow disk template {template}, only"
         f" {', '.join(sorted(allowed))}: gnt-group modify --ipolicy-disk-templates=NAME,... {group}"
     )
+
+
+#: Key of a policy -> the size in a sentence, whether it is in MiB, and the published code.
+_SPECS: dict[str, tuple[str, bool, Fail | None]] = {
+    ipolicy.MEM_SIZE: ("of memory for an instance", True, Fail.MEMORY),
+    ipolicy.CPU_COUNT: ("virtual CPUs for an instance", False, Fail.CPU),
+    ipolicy.DISK_SIZE: ("for a disk", True, Fail.DISK),
+    ipolicy.DISK_COUNT: ("disks for an instance", False, Fail.DISK_COUNT),
+    ipolicy.NIC_COUNT: ("network interfaces for an instance", False, None),
+    ipolicy.SPINDLE_USE: ("spindles (spindle_use) for an instance", False, Fail.SPINDLES),
+}
+
+
+def violated(group: str, found: Iterable[str]) -> list[str]:
+    """Return the sentences about what an instance violates of the policy of a group.
+
+    :param found: as :func:`ganeti.objects.ipolicy.check` returns it; other texts stay.
+    """
+    lines = []
+    for one in found:
+        if not isinstance(one, ipolicy.Violation):
+            lines.append(one)
+            continue
+        if one.spec == ipolicy.DISK_TEMPLATES:
+            text = wrong_template(group, one.value, one.bounds)
+            code: Fail | None = Fail.DISK
+        else:
+            what, mib, code = _SPECS[one.spec]
+            text = beyond_policy(group, what, one.value, *one.bounds, mib=mib)
+        lines.append(text + (_BRACKETS.format(code.value) if code is not None else ""))
+    return list(dict.fromkeys(lines))
 
 
 def against_policy(

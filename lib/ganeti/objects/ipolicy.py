@@ -159,6 +159,28 @@ def _check_std_inside(std: Mapping[str, int], alternatives: Iterable[Mapping[str
     raise errors.ConfigurationError(f"instance policy: {STD} is outside of every {MINMAX}")
 
 
+class Violation(str):
+    """The published text about one limit which an instance does not respect.
+
+    :ivar spec: the key of the policy; :data:`DISK_TEMPLATES` for a template.
+    :ivar value: what the instance asks for.
+    :ivar bounds: the smallest and the largest permitted value; the permitted templates.
+    """
+
+    __slots__ = ("bounds", "spec", "value")
+
+    spec: str
+    value: Any
+    bounds: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, text: str, spec: str, value: Any, bounds: Iterable[Any]) -> Violation:
+        """Make one."""
+        new = cls(text)
+        new.spec, new.value, new.bounds = spec, value, tuple(bounds)
+        return new
+
+
 def check(
     policy: Mapping[str, Any],
     *,
@@ -174,12 +196,11 @@ def check(
     Arguments which are None are not checked, nor is a disk whose size is None. Of several
     alternatives, the one with the fewest violations is used.
     """
-    violations = []
+    violations: list[str] = []
     if disk_template is not None and disk_template not in policy[DISK_TEMPLATES]:
-        violations.append(
-            f"disk template {disk_template} is not allowed (allowed: "
-            f"{', '.join(sorted(policy[DISK_TEMPLATES]))})"
-        )
+        allowed = sorted(policy[DISK_TEMPLATES])
+        text = f"disk template {disk_template} is not allowed (allowed: {', '.join(allowed)})"
+        violations.append(Violation.of(text, DISK_TEMPLATES, disk_template, allowed))
     wanted: list[tuple[str, str, int]] = []
     for spec, value in (
         (MEM_SIZE, memory_mib),
@@ -206,7 +227,12 @@ def _outside(
     bounds: Mapping[str, Mapping[str, int]], wanted: Iterable[tuple[str, str, int]]
 ) -> list[str]:
     return [
-        f"{label} value {value} is not in range [{bounds[MIN][spec]}, {bounds[MAX][spec]}]"
+        Violation.of(
+            f"{label} value {value} is not in range [{bounds[MIN][spec]}, {bounds[MAX][spec]}]",
+            spec,
+            value,
+            (bounds[MIN][spec], bounds[MAX][spec]),
+        )
         for spec, label, value in wanted
         if not bounds[MIN][spec] <= value <= bounds[MAX][spec]
     ]

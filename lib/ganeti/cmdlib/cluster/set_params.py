@@ -9,6 +9,8 @@ With *force*, an objection of a node is only a warning.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,11 +32,12 @@ from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.cmdlib.ops.verify.storage import MIN_VG_MIB
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
+from ganeti.constants.instance import IALLOC_HAIL
 from ganeti.locking import ALL, Level
 from ganeti.objects import Cluster, disk_templates, fill, hypervisors, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.platform import machine, paths, watchdog_files
-from ganeti.utils import fs
+from ganeti.utils import fs, suggest
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import (
     NODE_CHANGE_MASTER_NETMASK,
@@ -153,9 +156,10 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         if not name or allocator.is_builtin(name):
             return
         if fs.find_program(name, searched) is None:
+            similar = suggest.did_you_mean(name, _allocators(searched))
             self._object(
                 f"instance allocator {name} is in none of the directories {comma_join(searched)} of"
-                " the master",
+                f" the master.{similar or f' The built-in allocator is {IALLOC_HAIL}.'}",
                 errors.ECODE_NOENT,
             )
 
@@ -477,3 +481,12 @@ def _described(name: str, old: Any, new: Any) -> list[str]:
         return found
     shown = comma_join(map(str, new)) if isinstance(new, (list, tuple)) else new
     return [f"set {name} to {shown}" if shown not in ("", None) else f"clear {name}"]
+
+
+def _allocators(searched: Iterable[str]) -> list[str]:
+    """Return the names of all allocators: the built-in one, and the programs in directories."""
+    found = {IALLOC_HAIL}
+    for directory in searched:
+        with contextlib.suppress(OSError):
+            found.update(os.listdir(directory))
+    return sorted(found)

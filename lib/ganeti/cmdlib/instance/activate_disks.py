@@ -26,7 +26,7 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
     def check_prereq(self) -> Instance:
         assert self.instance is not None
         prereq.require_not_forthcoming(self.instance, "activate disks of")
-        prereq.require_online(self.config.node(self.instance.primary_node))
+        prereq.require_online_primary(self.config, self.instance)
         location.require_not_elsewhere(self.ctx, self.instance)
         return self.instance
 

@@ -30,7 +30,7 @@ class LUInstanceConsole(LogicalUnit[OpInstanceConsole, Instance]):
     def check_prereq(self) -> Instance:
         assert self.instance is not None
         prereq.require_not_forthcoming(self.instance, "open the console of")
-        prereq.require_online(self.config.node(self.instance.primary_node))
+        prereq.require_online_primary(self.config, self.instance)
         return self.instance
 
     def exec(self, plan: Instance) -> dict[str, Any]:

@@ -63,8 +63,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "reboot")
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "reboot")
-        node = self.config.node(instance.primary_node)
-        prereq.require_online(node)
+        node = prereq.require_online_primary(self.config, instance)
         filled = self.config.filled(instance)
         attachable = prereq.instance_bridges_check(filled, node)
         only_here = location.only_on_primary_check(self.config, self.log, instance)

@@ -58,7 +58,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
         assert self.instance is not None
         instance = self.instance
         prereq.require_not_forthcoming(instance, "reinstall")
-        prereq.require_online(self.config.node(instance.primary_node))
+        prereq.require_online_primary(self.config, instance)
         left = helper.require_stopped(self.ctx, instance, "reinstall")
         if not instance.disks:
             raise errors.OpPrereqError(

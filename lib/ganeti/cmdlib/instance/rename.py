@@ -94,7 +94,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         assert self.instance is not None
         instance = self.instance
         prereq.require_not_forthcoming(instance, "rename")
-        prereq.require_online(self.config.node(instance.primary_node))
+        prereq.require_online_primary(self.config, instance)
         location.require_stopped(self.ctx, instance, "rename")
         disks = self.config.instance_disks(instance)
         before, after = (

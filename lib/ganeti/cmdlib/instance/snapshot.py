@@ -95,8 +95,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "make a snapshot of")
         prereq.require_whole_disks(self.config, instance)
-        node = self.config.node(instance.primary_node)
-        prereq.require_online(node)
+        node = prereq.require_online_primary(self.config, instance)
         snapshots.require_restored(self.log, instance, force=True)
         disks = self.config.instance_disks(instance)
         if not disks:

@@ -85,7 +85,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
                 f"node {node.name} is offline: instance {instance.name} is only marked to run"
             )
             return StartPlan(instance, True, False, False, hvparams, beparams)
-        prereq.require_online(node)
+        prereq.require_online_primary(self.config, instance)
         info = self._check_node(filled, node, own_hvparams=bool(hvparams))
         running = prereq.is_running(info)
         ended = bool(info) and not running

@@ -417,6 +417,8 @@ def test_allocator_has_to_exist(tmp_path: Any) -> None:
         assert "allocator mine is in none of" in refused(
             master, errors.ECODE_NOENT, default_iallocator="mine"
         )
+        text = refused(master, errors.ECODE_NOENT, default_iallocator="hial")
+        assert text.endswith("Did you mean 'hail'?")
         place = tmp_path / "usr/lib/ganeti/iallocators"
         place.mkdir(parents=True)
         (place / "mine").write_text("#!/bin/sh\n")

@@ -344,6 +344,16 @@ def test_what_the_node_refuses_is_said(master, call, ecode):
     assert "node2.example.com" in text
 
 
+def test_a_policy_violation_on_a_named_node_says_the_limit_and_the_way_out(master):
+    text = master.refused(create(beparams={"memory": 102400}), errors.ECODE_INVAL)
+    assert (
+        "violates the policy of group default: the policy of group default allows at most 32 GiB of"
+        " memory for an instance; this one asks for 100 GiB: gnt-group modify"
+        " --ipolicy-bounds-specs=min:.../max:... default [FailMem]"
+    ) in text
+    assert "gnt-instance add --ignore-ipolicy" in text
+
+
 def test_policy_violations_may_be_ignored(master):
     master.run(create(beparams={"memory": 64}, ignore_ipolicy=True))
     assert master.job.said("violates the policy of group default")

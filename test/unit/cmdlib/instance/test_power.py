@@ -216,6 +216,23 @@ def test_start_refuses_on_an_offline_node_unless_told_otherwise():
     master = master_with(node_changes={1: {"offline": True}})
     text = master.refused(OpInstanceStartup(instance_name="web"), errors.ECODE_STATE)
     assert "node node1.example.com is marked offline" in text
+    # Its disks are on shared storage.
+    assert "'gnt-instance failover web.example.com'" in text
+
+
+def test_start_of_an_instance_whose_only_disks_are_on_an_offline_node():
+    disk = disk_of("web", 0, "file")
+    web_here = instance_of("web", disks=(disk.uuid,))
+    master = Master(cluster_of(2, (web_here,), (disk,), node_changes={1: {"offline": True}}))
+    text = master.refused(OpInstanceStartup(instance_name="web"), errors.ECODE_STATE)
+    assert "failover" not in text
+    assert "'gnt-node modify --offline=no node1.example.com'" in text
+
+
+@pytest.mark.parametrize("op", [OpInstanceReboot(instance_name="web", reboot_type="hard")])
+def test_other_commands_name_the_failover_too(op):
+    master = master_with(node_changes={1: {"offline": True}})
+    assert "'gnt-instance failover web.example.com'" in master.refused(op, errors.ECODE_STATE)
 
 
 def test_start_on_an_ignored_offline_node_only_marks():

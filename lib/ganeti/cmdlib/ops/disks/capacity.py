@@ -131,12 +131,16 @@ def require_free_space(
                 )
             taken = reserved_mib(config.snapshot(), node_uuid, reserved).get(group, 0)
             if free < needed_mib[group] + taken:
+                # Only a refusal needs the sentences.
+                from ganeti.htools.reasons import amount
+
                 reservation = (
-                    f", {taken} MiB of them reserved for forthcoming instances" if taken else ""
+                    f", {amount(taken)} of them reserved for forthcoming instances" if taken else ""
                 )
                 raise errors.OpPrereqError(
-                    f"not enough space on node {answer.node_name}: {needed_mib[group]} MiB needed"
-                    f" in volume group {group}, {free} MiB free{reservation}",
+                    f"not enough space on node {answer.node_name}: {amount(needed_mib[group])}"
+                    f" needed in volume group {group}, {amount(free)} free{reservation}. Choose"
+                    " another node or smaller disks, or enlarge the volume group [FailDisk]",
                     errors.ECODE_NORES,
                 )
 

@@ -138,7 +138,11 @@ def refuse(
     if not found:
         return
     group = config.snapshot().nodegroups[node.group]
-    text = f"instance {name} violates the policy of group {group.name}: {'; '.join(found)}"
+    # Few instances violate a policy.
+    from ganeti.htools import reasons
+
+    lines = "; ".join(reasons.violated(group.name, found))
+    text = f"instance {name} violates the policy of group {group.name}: {lines}"
     if not override.wanted:
         raise errors.OpPrereqError(f"{text}{override.hint()}", errors.ECODE_INVAL)
     log.warn(text)
