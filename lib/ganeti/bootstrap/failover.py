@@ -26,6 +26,7 @@ Source: Ganeti design 2.0, *Master daemon*; the epochs are our own (``doc/design
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections import Counter
@@ -34,7 +35,8 @@ from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.bootstrap import history_copies, newer_copies, node_state
-from ganeti.config import Config
+from ganeti.config import Config, ssconf
+from ganeti.config import api as config_file
 from ganeti.config.history import Author
 from ganeti.config.members import Members, read_members
 from ganeti.config.role import (
@@ -203,11 +205,37 @@ def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
     """Return the master which most nodes name; without answers, the one that this node knows."""
     named = Counter(one.master for one in votes.answers.values())
     names = [name for name, _ in named.most_common()]
-    names.append(fs.read_file(here.ssconf_file(ssconf_const.MASTER_NODE)).strip().lower())
+    with contextlib.suppress(FileNotFoundError):
+        names.append(fs.read_file(here.ssconf_file(ssconf_const.MASTER_NODE)).strip().lower())
     for name in names:
         if name in members.nodes:
             return members.nodes[name]
     return members.master
+
+
+def _write_missing_ssconf(say: Say) -> None:
+    """Write the ssconf files which this node has lost, from its copy of the configuration.
+
+    Without them its node daemon believes nobody, so that it has no vote.
+
+    :raises ConfigurationError: a file is missing, and the configuration cannot be used.
+    """
+    here = paths.current()
+    needed = (ssconf_const.MASTER_NODE, ssconf_const.MASTER_CANDIDATES_CERTS)
+    lost = [name for name in needed if not os.path.exists(here.ssconf_file(name))]
+    if not lost or not os.path.exists(here.cluster_conf_file):
+        return
+    say(f"writing the ssconf files of this node, which has lost {', '.join(lost)}")
+    data, _version = config_file.load(here.cluster_conf_file)
+    present = ssconf.values(data)
+    ssconf.write_local(
+        {
+            name: value
+            for name, value in present.items()
+            if not os.path.exists(here.ssconf_file(name))
+        },
+        here,
+    )
 
 
 def failover(
@@ -229,6 +257,7 @@ def failover(
         started again.
     :raises OpExecError: the role was not completely moved; the text says what is left.
     """
+    _write_missing_ssconf(say)
     found = survey(ignore_offline=ignore_offline, hasty=unattended)
     if not (no_voting or found.can_move):
         raise found.refuse()

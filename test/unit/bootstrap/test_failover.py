@@ -168,6 +168,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> Itera
         write(found, cluster_of(3))
         Path(found.ssconf_file("master_node")).write_text(f"{OLD}\n")
         Path(found.ssconf_file("master_candidates")).write_text("\n".join(NODES) + "\n")
+        Path(found.ssconf_file("master_candidates_certs")).write_text("")
         yield found
 
 
@@ -229,6 +230,24 @@ def test_the_steps_in_their_order(here: paths.Paths, nodes: Nodes) -> None:
     assert master_epoch.read().config == Epoch(5, uuid_of("node2"))
     assert said[0] == f"stopping the master daemon on {OLD}"
     assert "3 of 3 nodes obey epoch 5" in said[1]
+
+
+def test_a_candidate_which_has_lost_its_ssconf_files(here: paths.Paths, nodes: Nodes) -> None:
+    """It has the configuration, from which they are made. Those which are there stay."""
+    Path(here.ssconf_file("cluster_name")).write_text("as it was\n")
+    for path in Path(here.data_dir).glob("ssconf_master*"):
+        path.unlink()
+    warnings, said = run()
+    assert warnings == [] and master_now(here) == uuid_of("node2")
+    assert "has lost master_node, master_candidates_certs" in said[0]
+    assert Path(here.ssconf_file("master_candidates")).read_text().split() == NODES
+    assert Path(here.ssconf_file("cluster_name")).read_text() == "as it was\n"
+
+
+def test_a_vote_without_ssconf_files(here: paths.Paths, nodes: Nodes) -> None:
+    Path(here.ssconf_file("master_node")).unlink()
+    assert failover.survey().old.name == OLD
+    assert not Path(here.ssconf_file("master_node")).exists()
 
 
 def test_the_new_master_has_the_address_before_the_command_ends(
