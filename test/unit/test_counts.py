@@ -39,7 +39,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 284),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        534,
+        535,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 105),
     "ganeti-confd": ("import ganeti.server.confd", 118),

@@ -63,6 +63,11 @@ class Done:
         name = self.op.instance_name  # type: ignore[attr-defined]
         return bool(self._client.query_instances([name], ["admin_state"], False) == [["up"]])
 
+    def pending(self, name: str) -> list[str]:
+        """Return the changes of an instance which wait for a restart of its guest."""
+        ((found,),) = self._client.query_instances([name], ["pending_changes"], False)
+        return list(found or ())
+
     def shortest(self, name: str, query: Callable[[list[str], list[str], bool], Any]) -> str:
         """Return the first part of a host name if it names no other object."""
         short = name.partition(".")[0]
@@ -180,6 +185,14 @@ def _grown(done: Done) -> str:
     return f"disk {op.disk} of {done.instance()[0]} {how}"
 
 
+def _modified(done: Done) -> str:
+    """Return the sentence for a modified instance, with what waits for a restart."""
+    text = _changed("{instance_name}")(done)
+    name = done.op.instance_name  # type: ignore[attr-defined]
+    waiting = done.pending(name)
+    return f"{text}; wait for a restart by the cluster: {', '.join(waiting)}" if waiting else text
+
+
 def _changed(what: str) -> Callable[[Done], str]:
     """Return a function for an opcode whose result is a list of changes."""
 
@@ -247,7 +260,7 @@ SENTENCES: dict[str, str | Callable[[Done], str]] = {
     "OP_INSTANCE_REMOVE": "{instance_name} is removed",
     "OP_INSTANCE_RENAME": _renamed,
     "OP_INSTANCE_REPLACE_DISKS": _of_instance("the disks of {instance} are replaced"),
-    "OP_INSTANCE_SET_PARAMS": _changed("{instance_name}"),
+    "OP_INSTANCE_SET_PARAMS": _modified,
     "OP_INSTANCE_SHUTDOWN": _stopped,
     "OP_INSTANCE_SNAPSHOT": _of_instance("{instance} has the snapshot {result}"),
     "OP_INSTANCE_SNAPSHOT_REMOVE": _of_instance(

@@ -133,16 +133,25 @@ class InstanceChanges:
         }.get(admin_state, instance.disks_active)
         # An instance which somebody starts does not belong to an unfinished import any more.
         importing = None if admin_state == instance_const.ADMIN_UP else instance.importing_since
-        wanted = (admin_state, source, active, importing)
+        # The next start has all changes.
+        pending = instance.pending_changes if admin_state == instance_const.ADMIN_UP else None
+        wanted = (admin_state, source, active, importing, pending)
         present = (instance.admin_state, instance.admin_state_source, instance.disks_active)
-        if (*present, instance.importing_since) != wanted:
+        if (*present, instance.importing_since, instance.pending_changes) != wanted:
             self._draft.amend(
                 instance,
                 admin_state=admin_state,
                 admin_state_source=source,
                 disks_active=active,
                 importing_since=importing,
+                pending_changes=pending,
             )
+
+    def forget_pending(self, uuid: str) -> None:
+        """Record that the guest has got all changes, because it is started."""
+        instance = self._draft.get("instances", uuid)
+        if instance.pending_changes is not None:
+            self._draft.amend(instance, pending_changes=None)
 
     def set_disks_active(self, uuid: str, active: bool) -> None:
         """Set whether the watcher keeps the disks of an instance active."""

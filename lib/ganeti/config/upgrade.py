@@ -340,7 +340,7 @@ OURS: dict[str, tuple[str, ...]] = {
     # show the key of the cluster on all nodes.
     "nodes": ("auto_failover", "key_pins", "maintenance", "watchdog"),
     "networks": ("ext_reservations6", "isolated"),
-    "instances": ("importing_since",),
+    "instances": ("importing_since", "pending_changes"),
     "nics": ("ip6",),
     "disks": ("in_sync_at", "never_alone", "outdated_node", "outdated_since", "unwiped_from"),
 }
@@ -350,6 +350,7 @@ _RECORDS = {
     # Without it, exports of the cluster are read as those of others.
     "cluster": ("export_key",),
     "nodes": ("auto_failover", "key_pins", "watchdog"),
+    "instances": ("pending_changes",),
     # Other versions treat every network as if it was set.
     "networks": ("isolated",),
     "disks": ("in_sync_at", "never_alone", "outdated_since"),

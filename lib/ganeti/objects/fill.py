@@ -394,6 +394,8 @@ def filled_instance(
             )
         ),
         nics=tuple(_filled_nic(config, instance, nic) for nic in instance.nics),
+        # Of the configuration only; a node of the release before does not know it.
+        pending_changes=None,
     )
     return FilledInstance(
         **stored,

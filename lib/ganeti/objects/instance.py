@@ -52,6 +52,8 @@ class Instance:
     :ivar disks: UUIDs of its disks, in order.
     :ivar importing_since: when the import from another cluster began which has not ended, in
         seconds since 1970; None for all other instances.
+    :ivar pending_changes: what the running guest gets only at its next start
+        (:mod:`ganeti.cmdlib.ops.params.pending`); None for nothing.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Instance:
     network_port: int | None = None
     forthcoming: bool | None = None
     importing_since: float | None = None
+    pending_changes: dict[str, Any] | None = None
     ctime: float = 0
     mtime: float = 0
     uuid: str

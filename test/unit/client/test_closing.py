@@ -183,9 +183,12 @@ def test_without_a_terminal_the_output_is_the_published_one(gnt: Gnt, web: FakeM
 
 def test_a_change_is_said_once(gnt: Gnt, web: FakeMaster, on_terminal: None) -> None:
     web.results["OP_INSTANCE_SET_PARAMS"] = [["be/maxmem", 256], ["be/minmem", 128]]
-    first, *rest = gnt("instance modify -B maxmem=256,minmem=128 web1").out.splitlines()
-    assert first == "web1.example.com is changed: be/maxmem is 256, be/minmem is 128 (0.0 s)"
-    assert len(rest) == 1 and rest[0].startswith("Changes that the running guest did not get")
+    line = "instance modify -B maxmem=256,minmem=128 web1"
+    changed = "web1.example.com is changed: be/maxmem is 256, be/minmem is 128"
+    assert gnt(line).out == f"{changed} (0.0 s)\n"
+    web.rows["instance"][0]["pending_changes"] = ["be/maxmem", "hv/acpi"]
+    waits = "wait for a restart by the cluster: be/maxmem, hv/acpi"
+    assert gnt(line).out == f"{changed}; {waits} (0.0 s)\n"
 
 
 def test_a_failed_job_has_no_closing_line(gnt: Gnt, web: FakeMaster, on_terminal: None) -> None:

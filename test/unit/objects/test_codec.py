@@ -88,7 +88,7 @@ def test_stored_attributes_are_as_published(name, cls):
             "export_key",
         },
         "ConfigData": {"damaged", "documents"},
-        "Instance": {"importing_since"},
+        "Instance": {"importing_since", "pending_changes"},
         "NodeGroup": {"enabled_hypervisors"},
         "Network": {"ext_reservations6", "isolated"},
         "NIC": {"ip6"},

@@ -30,6 +30,7 @@ CONFIG_TEXT = (DATA / "query_cluster.json").read_text()
 OWN = {
     "instance": {
         "guest_state": "guests which live and do not run",
+        "pending_changes": "changes which wait for a restart of the guest",
         "importing_since": "imports from other clusters which have not ended",
         "nic.ip6s": "IPv6 addresses which networks give",
         **{f"nic.ip6/{place}": "the same" for place in range(8)},

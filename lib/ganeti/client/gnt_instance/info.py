@@ -67,6 +67,8 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
         ("Disk template", info["disk_template"]),
         ("Disks", [_disk(index, disk, number) for index, disk in enumerate(info["disks"])]),
     ]
+    if info.get("pending_changes"):
+        pairs.append(("Changes which wait for a restart", ", ".join(info["pending_changes"])))
     kept = info.get("kept_volumes")
     if kept:
         pairs += [

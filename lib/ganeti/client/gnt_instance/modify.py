@@ -25,8 +25,8 @@ def modify(values: Values, arguments: list[str]) -> int:
         return failures.EXIT_FAILURE
     _require_secondary(values)
     result = jobs.run_opcode(_opcode(values, arguments[0]), values)
-    if result and not values.dry_run:
-        _report(arguments[0], result, named=jobs.has_closing_line(values))
+    if result and not values.dry_run and not jobs.has_closing_line(values):
+        _report(arguments[0], result)
     return failures.EXIT_SUCCESS
 
 
@@ -99,15 +99,11 @@ def _opcode(values: Values, name: str) -> OpInstanceSetParams:
     )
 
 
-def _report(name: str, result: list[list[str]], *, named: bool) -> None:
-    """Print the changes which the job made.
-
-    :param named: the closing line has them.
-    """
-    if not named:
-        terminal.out(f"Modified instance {name}")
-        for what, value in result:
-            terminal.out(f" - {what} -> {value}")
+def _report(name: str, result: list[list[str]]) -> None:
+    """Print the changes which the job made."""
+    terminal.out(f"Modified instance {name}")
+    for what, value in result:
+        terminal.out(f" - {what} -> {value}")
     if any(what.lower().startswith(_LATER) for what, _value in result):
         terminal.out(
             "Changes that the running guest did not get at once take effect at its next"

@@ -107,6 +107,10 @@ def lines(
     found += _disks(info, snapshots, static=static)
     for index, nic in enumerate(info["nics"]):
         found.append((f"NIC {index}", _nic(nic)))
+    if info.get("pending_changes"):
+        found.append(
+            ("Waiting", f"for a restart by gnt-instance: {', '.join(info['pending_changes'])}")
+        )
     if info.get("kept_volumes"):
         found.append(("Kept", info["kept_volumes"][0]["hint"]))
     found.append(

@@ -78,7 +78,8 @@ class GuestDetails(TypedDict):
 
 
 class InstanceDetails(TypedDict):
-    """An instance; the keys are published, except ``guest``, ``kept_volumes`` and ``halt``.
+    """An instance; the keys are published, except ``guest``, ``kept_volumes``, ``halt`` and
+    ``pending_changes``.
 
     These keys are there when the instance has some, or when its guest runs, or lives and does not
     run (:mod:`ganeti.objects.halt`, and ``remedy``). Parameters in ``*_actual`` are filled.
@@ -111,6 +112,7 @@ class InstanceDetails(TypedDict):
     uuid: str
     forthcoming: NotRequired[bool]
     guest: NotRequired[GuestDetails]
+    pending_changes: NotRequired[list[str]]
     kept_volumes: NotRequired[list[replica_report.KeptVolume]]
     halt: NotRequired[dict[str, str]]
 
@@ -217,6 +219,8 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         }
         if instance.forthcoming:
             details["forthcoming"] = True
+        if instance.pending_changes:
+            details["pending_changes"] = sorted(instance.pending_changes)
         if self.op.with_guest and guest is not None and prereq.is_running(guest):
             details["guest"] = self._running(instance, guest)
         found = halt.of_facts(guest)

@@ -113,6 +113,9 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
                 raise errors.OpExecError(
                     f"could not reboot instance {instance.name}: {why(answer.failure)}"
                 ) from answer.failure
+            if self.op.reboot_type == REBOOT_HARD and instance.pending_changes:
+                with self.config.transaction() as change:
+                    change.instances.forget_pending(instance.uuid)
             return
         if plan.running:
             power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)

@@ -24,7 +24,7 @@ from ganeti.cmdlib.ops.disks import modify as disk_modify
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.nics import communication
 from ganeti.cmdlib.ops.nics import modify as nic_modify
-from ganeti.cmdlib.ops.params import devices, modify_instance
+from ganeti.cmdlib.ops.params import devices, modify_instance, pending
 from ganeti.cmdlib.ops.params import instance as params
 from ganeti.cmdlib.ops.params.hotplug import Hotplug
 from ganeti.cmdlib.ops.params.modify_instance import ChangeResult
@@ -490,6 +490,11 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             if getattr(plan.planned, name) != getattr(plan.instance, name)
         }
         state = plan.planned.admin_state
+        waiting = pending.changed(
+            self.config.cluster(), plan.instance, plan.planned, self._not_plugged(plan)
+        )
+        if waiting != plan.instance.pending_changes:
+            changes["pending_changes"] = waiting
         with self.config.transaction() as change:
             if changes:
                 present = change.data.instances[plan.instance.uuid]
@@ -498,6 +503,17 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 change.instances.update(dataclasses.replace(present, **changes), self.ctx.ec_id)
             if state != plan.instance.admin_state:
                 change.instances.mark(plan.instance.uuid, state)
+
+    @staticmethod
+    def _not_plugged(plan: ModifyPlan) -> list[tuple[str, str]]:
+        """Return the changes of devices which are not made in the running guest."""
+        if plan.plug is None or not plan.plug.running or plan.plug.possible:
+            return []
+        nics = [
+            (f"nic/{step.index}", step.action) for step in (plan.nics.steps if plan.nics else ())
+        ]
+        disks = plan.disks.steps if plan.disks else ()
+        return [*nics, *((f"disk/{step.index}", step.action) for step in disks)]
 
     def _limit_processors(self, plan: ModifyPlan) -> None:
         """Let a change of the processors have its effect on the running guest."""

@@ -515,6 +515,14 @@ _FIELDS = [
         ),
     ),
     Field(
+        "pending_changes",
+        "PendingChanges",
+        KIND_OTHER,
+        "Settings and devices whose changes the running guest gets only at its next start by the"
+        " cluster",
+        lambda view, instance: sorted(instance.pending_changes or ()) or UNAVAIL,
+    ),
+    Field(
         "disk_usage",
         "DiskUsage",
         KIND_UNIT,

@@ -65,6 +65,8 @@ def start(
             )
         with ctx.config.transaction() as change:
             change.instances.set_disks_active(instance.uuid, True)
+            if instance.pending_changes:
+                change.instances.forget_pending(instance.uuid)
         undo.add("disks marked active", _mark_disks_inactive, ctx.config, instance)
         answer = ctx.rpc.call(
             INSTANCE_START,

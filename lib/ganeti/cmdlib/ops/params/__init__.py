@@ -9,6 +9,7 @@
 ``new_instance``    completes the parameters of a new instance
 ``modify_instance`` changes of an existing instance, and of its marked state
 ``node``            node parameters
+``pending``         what a running guest gets only at its next start
 ``os``              OS parameters, with private and secret ones
 =================== ========================================================
 """
