@@ -26,6 +26,7 @@ The modules in the second part of the table are about one subject and are used b
 
 ========================= =======================================================================
 :mod:`.selector`          options by which arguments select objects in another way than by name
+:mod:`.many`              do something to each of several objects: plan, question, jobs, results
 :mod:`.filters`           filters of queries, made from the arguments of a command
 :mod:`.tags`              the commands list-tags, add-tags and remove-tags of all programs
 :mod:`.change_group`      move instances to other node groups

@@ -7,7 +7,7 @@ here because a program does not import modules of another one.
 from __future__ import annotations
 
 from ganeti import TYPE_CHECKING
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ganeti.luxi import client as luxi
+    from ganeti.opcodes.base import OpCode
 
 TO_GROUP = Option(
     "--to",
@@ -50,30 +51,49 @@ def wait_for_moves(
 
 
 def change_group(values: Values, arguments: list[str]) -> int:
-    """Move an instance to another node group (``change-group``): wait for all jobs of the move."""
-    from ganeti.opcodes.instance import OpInstanceChangeGroup
+    """Move instances to another node group (``change-group``): wait for all jobs of the move."""
+    from ganeti.cli import many
 
     client = jobs.connect()
-    result = jobs.run_opcode(
-        OpInstanceChangeGroup(
-            instance_name=arguments[0],
-            iallocator=values.iallocator,
-            target_groups=values.to or None,
-            early_release=values.early_release,
-            **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return wait_for_moves(
-        result, values, client, f"Instance '{arguments[0]}' changed group successfully."
+
+    def move(name: str) -> int:
+        result = jobs.run_opcode(_opcode(values, name), values, client=client)
+        return wait_for_moves(
+            result, values, client, f"Instance '{name}' changed group successfully."
+        )
+
+    names = many.several("instance", values, arguments, client)
+    if names is None:
+        return move(arguments[0])
+    plan = "will be moved to other node groups, one after another"
+    work = many.Plan("instance", plan=plan, done="moved", option="--yes")
+    return many.one_after_another(names, values, work, move)
+
+
+def _opcode(values: Values, name: str) -> OpCode:
+    from ganeti.opcodes.instance import OpInstanceChangeGroup
+
+    return OpInstanceChangeGroup(
+        instance_name=name,
+        iallocator=values.iallocator,
+        target_groups=values.to or None,
+        early_release=values.early_release,
+        **jobs.common_params(values),
     )
 
 
 CHANGE_GROUP = Command(
     "change-group",
     change_group,
-    [Argument("instance", 1, 1)],
-    [opt.IALLOCATOR, TO_GROUP, EARLY_RELEASE, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
-    "Move an instance to another node group",
+    [Argument("instance", 1)],
+    [
+        *selector.CHANGE_INSTANCES,
+        opt.IALLOCATOR,
+        TO_GROUP,
+        EARLY_RELEASE,
+        opt.DRY_RUN,
+        *opt.SUBMIT_OPTIONS,
+        opt.PRIORITY,
+    ],
+    "Move instances to other node groups",
 )

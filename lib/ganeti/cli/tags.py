@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ganeti.opcodes.base import OpCode
 
 FROM = opt.text(
     "--from",
@@ -21,6 +23,10 @@ FROM = opt.text(
     metavar="FILE",
     help="read more tags from this file, one per line; - means standard input",
 )
+
+
+#: Kind of object -> options by which the first argument selects objects in another way.
+_SELECTORS = {"instance": selector.CHANGE_INSTANCES, "node": selector.CHANGE_NODES}
 
 
 def commands(kind: str, argument: str | None, what: str) -> list[Command]:
@@ -31,7 +37,13 @@ def commands(kind: str, argument: str | None, what: str) -> list[Command]:
     :param what: name of the object in the summaries.
     """
     names = [Argument(argument, 1, 1)] if argument else []
-    changing = (FROM, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
+    changing = (
+        *_SELECTORS.get(kind, ()),
+        FROM,
+        opt.DRY_RUN,
+        *opt.SUBMIT_OPTIONS,
+        opt.PRIORITY,
+    )
     return [
         Command("list-tags", _lister(kind), names, [opt.OUTPUT_FORMAT], f"List the tags of {what}"),
         Command(
@@ -99,15 +111,17 @@ def _changer(kind: str, *, add: bool) -> Callable[[Values, list[str]], int]:
                 errors.ECODE_INVAL,
             )
         opcode = OpTagsSet if add else OpTagsDel
-        jobs.run_opcode(
-            opcode(
-                kind=kind,
-                name=arguments[0] if has_name else None,
-                tags=tags,
-                **jobs.common_params(values),
-            ),
-            values,
-        )
+
+        def make(name: str | None) -> OpCode:
+            return opcode(kind=kind, name=name, tags=tags, **jobs.common_params(values))
+
+        if selector.given(values):
+            from ganeti.cli import many
+
+            verb = "get" if add else "lose"
+            work = many.Work(kind, make, plan=f"will {verb} tags {', '.join(tags)}", done="changed")
+            return many.run(values, arguments[:1], work)
+        jobs.run_opcode(make(arguments[0] if has_name else None), values)
         return failures.EXIT_SUCCESS
 
     return change_tags

@@ -227,23 +227,39 @@ ASKING = [
     "backup export --node node2 --shutdown-timeout 1 --remove-instance web1",
     "cluster deactivate-master-ip",
     "cluster rename cluster2.example.com",
+    "instance activate-disks web1 web2",
+    "instance add-tags --node node2 new",
+    "instance change-group web1 web2",
+    "instance deactivate-disks web1 web2",
     "instance failover web1",
+    "instance grow-disk web1 web2 0 1g",
     "instance migrate web1",
     "instance migrate --cleanup web1",
+    "instance modify -B memory=512 web1 web2",
     "instance move --node node2 web1",
     "instance reboot --all",
     "instance reinstall web1",
     "instance reinstall --all",
+    "instance recreate-disks web1 web2",
     "instance remove web1",
+    "instance remove web1 web2",
+    "instance remove-snapshot web1 web2 before",
+    "instance remove-tags --node node2 new",
+    "instance replace-disks -p web1 web2",
     "instance restore-snapshot web1 before",
     "instance shutdown --all",
+    "instance snapshot web1 web2",
     "instance startup --all",
+    "node add-tags --tags old new",
     "node evacuate --iallocator hail node2",
     "node failover node2",
     "node maintenance start node2",
     "node migrate node2",
+    "node modify --drained=yes --tags old",
     "node power off node2",
     "node powercycle node2",
+    "node remove --tags old",
+    "node remove-tags --tags old new",
 ]
 
 
@@ -305,8 +321,11 @@ def test_every_command_that_asks_is_tried() -> None:
     tried = {tuple(line.split(" ")[:2]) for line in ASKING}
     # The first shows the vote, the second its plan (tested above), renumber works without a master
     # (bootstrap/test_renumber.py), the others ask about SSH keys and about keys of the cluster only
-    # after the dry run.
+    # after the dry run. Tags of instances and nodes ask when several are selected; those of other
+    # objects never do.
     others = {
+        *((name, "add-tags") for name in ("cluster", "group", "network")),
+        *((name, "remove-tags") for name in ("cluster", "group", "network")),
         ("cluster", "epo"),
         ("cluster", "master-failover"),
         ("cluster", "renew-crypto"),

@@ -59,6 +59,10 @@ ADDED = {
     "--tags": "one way to choose objects, in commands which take several",
     "--node": "one way to choose objects, in commands which take several",
     "--group": "one way to choose objects, in commands which take several",
+    "--primary": "one way to choose objects, in commands which take several",
+    "--secondary": "one way to choose objects, in commands which take several",
+    "--force-multiple": "no question before a command on several objects",
+    "--yes": "no question before a command on several objects",
     "--sort-by": "every list can be sorted",
     "--watch": "every list can be updated",
     "--interval": "every list can be updated",
@@ -98,6 +102,19 @@ OWN = {
 }
 #: Lists which also take names or a filter expression.
 MORE_ARGUMENTS = {("gnt-backup", "list"), ("gnt-debug", "locks"), ("gnt-os", "list")}
+#: Published commands on one object, which work on several here.
+SEVERAL = {
+    *(
+        ("gnt-instance", name)
+        for name in (
+            *("activate-disks", "change-group", "deactivate-disks", "failover", "grow-disk"),
+            *("migrate", "modify", "move", "recreate-disks", "remove", "replace-disks"),
+        )
+    ),
+    *(("gnt-node", name) for name in ("evacuate", "failover", "migrate", "modify", "powercycle")),
+    ("gnt-node", "remove"),
+    ("gnt-backup", "export"),
+}
 #: Published commands which do not exist here.
 MISSING: dict[tuple[str, str], str] = {}
 
@@ -161,6 +178,10 @@ def test_arguments_are_the_published_ones(program_name: str, command_name: str) 
     wanted = [(one["kind"], one["min"], one["max"]) for one in published]
     if (program_name, command_name) in MORE_ARGUMENTS:
         assert (wanted, [most[1:] for most in ours]) == ([], [(0, None)])
+    elif (program_name, command_name) in SEVERAL:
+        (kind, *_), *others = wanted
+        assert kind in ("instance", "node")
+        assert ours == [(kind, 1, None), *others]
     else:
         assert ours == wanted
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ganeti import errors
-from ganeti.cli import failures, filters, instance_creation, jobs, listing, main, terminal
+from ganeti import TYPE_CHECKING, errors
+from ganeti.cli import failures, filters, instance_creation, jobs, listing, main, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
+
+if TYPE_CHECKING:
+    from ganeti.opcodes.base import OpCode
 
 LIST_FIELDS = ("node", "export")
 _LISTING = listing.Listing("export", LIST_FIELDS, name_field="export")
@@ -23,8 +26,8 @@ def list_exports(values: Values, arguments: list[str]) -> int:
 
 
 def export(values: Values, arguments: list[str]) -> int:
-    """Export an instance to a node (``export``)."""
-    from ganeti.cli import confirmation
+    """Export instances to a node (``export``)."""
+    from ganeti.cli import many
     from ganeti.constants import instance as const
     from ganeti.opcodes.backup import OpBackupExport
 
@@ -34,18 +37,9 @@ def export(values: Values, arguments: list[str]) -> int:
             " NODE.",
             errors.ECODE_INVAL,
         )
-    name = arguments[0]
-    client = jobs.connect()
-    if values.remove_instance and not values.force:
-        # A wrong name is reported before the question.
-        ((full,),) = client.query_instances([name], ["name"], False)
-        code = confirmation.ask(
-            values, f"Instance {full} will be removed after its export. Continue?"
-        )
-        if code is not None:
-            return code
-    result, disks = jobs.run_opcode(
-        OpBackupExport(
+
+    def make(name: str) -> OpCode:
+        return OpBackupExport(
             instance_name=name,
             target_node=values.node,
             mode=const.EXPORT_LOCAL,
@@ -59,14 +53,30 @@ def export(values: Values, arguments: list[str]) -> int:
             zeroing_timeout_per_mib=values.zeroing_timeout_per_mib,
             long_sleep=values.long_sleep,
             **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    ) or (True, [])
+        )
+
+    removed = " and removed" if values.remove_instance else ""
+    question = "Instance {name} will be removed after its export. Continue?" if removed else ""
+    work = many.Work(
+        "instance",
+        make,
+        plan=f"will be exported to node {values.node}{removed}",
+        done=f"exported{removed}",
+        question=question,
+        report=_report_export,
+    )
+    return many.run(values, arguments, work)
+
+
+def _report_export(name: str, answer: tuple[bool, list[bool]] | None, several: bool) -> bool:
+    """Name the disks which were not exported; return whether all were."""
+    result, disks = answer or (True, [])
     lost = [str(index) for index, exported in enumerate(disks) if not exported]
     if lost:
         terminal.err(f"These disks of instance {name} were not exported: {', '.join(lost)}")
-    return failures.EXIT_SUCCESS if result and not lost else failures.EXIT_FAILURE
+    elif several and result:
+        terminal.out(f"{name}: exported")
+    return bool(result) and not lost
 
 
 def import_instance(values: Values, arguments: list[str]) -> int:
@@ -125,8 +135,9 @@ PROGRAM = Program(
         Command(
             "export",
             export,
-            [Argument("instance", 1, 1)],
+            [Argument("instance", 1)],
             [
+                *selector.CHANGE_WITH_NODE,
                 opt.node("-n", "--node", help="node which gets the export; required"),
                 opt.negative(
                     "--noshutdown",
@@ -167,7 +178,7 @@ PROGRAM = Program(
                 opt.DRY_RUN,
                 *_JOB,
             ],
-            "Export an instance to a node",
+            "Export instances to a node",
         ),
         Command(
             "import",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import change_group, failures, instance_options, jobs, terminal, value_types
+from ganeti.cli import change_group, instance_options, jobs, selector, terminal, value_types
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.constants import disk as disk_const
@@ -12,36 +12,51 @@ from ganeti.utils.digits import is_number
 if TYPE_CHECKING:
     from typing import Any
 
+    from ganeti.opcodes.base import OpCode
+
 
 def activate(values: Values, arguments: list[str]) -> int:
-    """Activate the disks of an instance and print node, disk and device (``activate-disks``)."""
+    """Activate the disks of instances and print node, disk and device (``activate-disks``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceActivateDisks
 
-    rows = jobs.run_opcode(
-        OpInstanceActivateDisks(
-            instance_name=arguments[0],
+    def make(name: str) -> OpCode:
+        return OpInstanceActivateDisks(
+            instance_name=name,
             ignore_size=values.ignore_size,
             wait_for_sync=values.wait_for_sync,
             **jobs.common_params(values),
-        ),
+        )
+
+    def report(instance: str, rows: Any, several: bool) -> bool:
+        for node, name, device in rows or ():
+            terminal.out(f"{f'{instance}: ' if several else ''}{node}:{name}:{device}")
+        return True
+
+    return many.run(
         values,
+        arguments,
+        many.Work(
+            "instance", make, plan="will get their disks activated", done="ready", report=report
+        ),
     )
-    for node, name, device in rows or ():
-        terminal.out(f"{node}:{name}:{device}")
-    return failures.EXIT_SUCCESS
 
 
 def deactivate(values: Values, arguments: list[str]) -> int:
-    """Deactivate the disks of a stopped instance (``deactivate-disks``)."""
+    """Deactivate the disks of stopped instances (``deactivate-disks``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceDeactivateDisks
 
-    jobs.run_opcode(
-        OpInstanceDeactivateDisks(
-            instance_name=arguments[0], force=values.force, **jobs.common_params(values)
-        ),
+    def make(name: str) -> OpCode:
+        return OpInstanceDeactivateDisks(
+            instance_name=name, force=values.force, **jobs.common_params(values)
+        )
+
+    return many.run(
         values,
+        arguments,
+        many.Work("instance", make, plan="will get their disks deactivated", done="ready"),
     )
-    return failures.EXIT_SUCCESS
 
 
 def _disk_number(text: str) -> int:
@@ -52,30 +67,35 @@ def _disk_number(text: str) -> int:
 
 def grow(values: Values, arguments: list[str]) -> int:
     """Make a disk larger (``grow-disk``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceGrowDisk
 
-    name, number, amount = arguments
+    *instances, number, amount = arguments
     try:
         amount_mib = value_types.parse_size(amount)
     except errors.ParameterError as err:
         raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
-    jobs.run_opcode(
-        OpInstanceGrowDisk(
+    disk = _disk_number(number)
+
+    def make(name: str) -> OpCode:
+        return OpInstanceGrowDisk(
             instance_name=name,
-            disk=_disk_number(number),
+            disk=disk,
             amount=amount_mib,
             absolute=values.absolute,
             wait_for_sync=values.wait_for_sync,
             ignore_ipolicy=values.ignore_ipolicy,
             **jobs.common_params(values),
-        ),
-        values,
-    )
-    return failures.EXIT_SUCCESS
+        )
+
+    size = f"to {amount_mib} MiB" if values.absolute else f"by {amount_mib} MiB"
+    plan = f"will get disk {disk} enlarged {size}"
+    return many.run(values, instances, many.Work("instance", make, plan=plan, done="ready"))
 
 
 def recreate(values: Values, arguments: list[str]) -> int:
     """Create lost disks of a stopped instance again (``recreate-disks``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceRecreateDisks
 
     disks: list[Any] = []
@@ -86,21 +106,23 @@ def recreate(values: Values, arguments: list[str]) -> int:
     if len({number for number, _params in disks}) != len(disks):
         raise errors.OpPrereqError("a disk is given twice", errors.ECODE_INVAL)
     nodes = [node for node in (values.node or "").split(":") if node]
-    jobs.run_opcode(
-        OpInstanceRecreateDisks(
-            instance_name=arguments[0],
+
+    def make(name: str) -> OpCode:
+        return OpInstanceRecreateDisks(
+            instance_name=name,
             disks=disks,
             nodes=nodes,
             iallocator=values.iallocator,
             **jobs.common_params(values),
-        ),
-        values,
-    )
-    return failures.EXIT_SUCCESS
+        )
+
+    plan = "will get their lost disks again, without content"
+    return many.run(values, arguments, many.Work("instance", make, plan=plan, done="ready"))
 
 
 def replace(values: Values, arguments: list[str]) -> int:
     """Replace the volumes of mirrored disks (``replace-disks``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceReplaceDisks
 
     modes = {
@@ -120,20 +142,22 @@ def replace(values: Values, arguments: list[str]) -> int:
         mode = disk_const.REPLACE_AUTO
     else:
         mode = disk_const.REPLACE_NEW_SECONDARY
-    jobs.run_opcode(
-        OpInstanceReplaceDisks(
-            instance_name=arguments[0],
+    disks = [_disk_number(text) for text in (values.disks or "").split(",") if text]
+
+    def make(name: str) -> OpCode:
+        return OpInstanceReplaceDisks(
+            instance_name=name,
             mode=mode,
-            disks=[_disk_number(text) for text in (values.disks or "").split(",") if text],
+            disks=disks,
             remote_node=values.dst_node,
             iallocator=values.iallocator,
             early_release=values.early_release,
             ignore_ipolicy=values.ignore_ipolicy,
             **jobs.common_params(values),
-        ),
-        values,
-    )
-    return failures.EXIT_SUCCESS
+        )
+
+    plan = "will get the volumes of their mirrored disks replaced"
+    return many.run(values, arguments, many.Work("instance", make, plan=plan, done="ready"))
 
 
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
@@ -142,8 +166,9 @@ COMMANDS = (
     Command(
         "activate-disks",
         activate,
-        [Argument("instance", 1, 1)],
+        [Argument("instance", 1)],
         [
+            *selector.CHANGE_INSTANCES,
             opt.flag(
                 "--ignore-size", help="do not compare the sizes of disks with the recorded ones"
             ),
@@ -152,38 +177,41 @@ COMMANDS = (
             opt.PRIORITY,
             *opt.SUBMIT_OPTIONS,
         ],
-        "Make the disks of an instance usable on its nodes",
+        "Make the disks of instances usable on their nodes",
     ),
     Command(
         "deactivate-disks",
         deactivate,
-        [Argument("instance", 1, 1)],
+        [Argument("instance", 1)],
         [
+            *selector.CHANGE_INSTANCES,
             opt.flag(
                 "-f", "--force", help="deactivate the disks even if the instance seems to run"
             ),
             *_JOB,
         ],
-        "Deactivate the disks of a stopped instance",
+        "Deactivate the disks of stopped instances",
     ),
     Command(
         "grow-disk",
         grow,
-        [Argument("instance", 1, 1), Argument("unknown", 1, 1), Argument("unknown", 1, 1)],
+        [Argument("instance", 1), Argument("unknown", 1, 1), Argument("unknown", 1, 1)],
         [
+            *selector.CHANGE_INSTANCES,
             opt.flag("--absolute", help="the amount is the new size of the disk"),
             opt.IGNORE_IPOLICY,
             opt.NO_WAIT_FOR_SYNC,
             *_JOB,
         ],
         "Make a disk larger by an amount (MiB, or with a unit)",
-        usage="[<options>] <instance> <disk> <amount>",
+        usage="[<options>] <instance>... <disk> <amount>",
     ),
     Command(
         "recreate-disks",
         recreate,
-        [Argument("instance", 1, 1)],
+        [Argument("instance", 1)],
         [
+            *selector.CHANGE_WITH_NODE,
             opt.keyed_values(
                 "--disk",
                 dest="disks",
@@ -197,13 +225,14 @@ COMMANDS = (
             opt.IALLOCATOR,
             *_JOB,
         ],
-        "Create lost disks of a stopped instance again, without content",
+        "Create lost disks of stopped instances again, without content",
     ),
     Command(
         "replace-disks",
         replace,
-        [Argument("instance", 1, 1)],
+        [Argument("instance", 1)],
         [
+            *selector.CHANGE_INSTANCES,
             opt.flag("-p", "--on-primary", help="create new volumes on the primary node"),
             opt.flag("-s", "--on-secondary", help="create new volumes on the secondary node"),
             opt.new_secondary("make this node the secondary node instead of the present one"),
@@ -214,6 +243,6 @@ COMMANDS = (
             opt.IGNORE_IPOLICY,
             *_JOB,
         ],
-        "Replace the volumes of mirrored disks without stopping the instance",
+        "Replace the volumes of mirrored disks without stopping the instances",
     ),
 )

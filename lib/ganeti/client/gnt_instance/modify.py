@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, instance_options, jobs, terminal
+from ganeti.cli import failures, instance_options, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
 
@@ -17,17 +17,32 @@ _LATER = ("be/", "disk", "hv/", "nic")
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """Change an instance (``modify``)."""
+    """Change instances (``modify``)."""
+    from ganeti.cli import many
+
     if values.offline_inst and values.online_inst:
         raise errors.OpPrereqError("give either --offline or --online", errors.ECODE_INVAL)
     if not _asks_for_change(values):
         terminal.err("Please give at least one of the parameters.")
         return failures.EXIT_FAILURE
     _require_secondary(values)
-    result = jobs.run_opcode(_opcode(values, arguments[0]), values)
-    if result and not values.dry_run and not jobs.has_closing_line(values):
-        _report(arguments[0], result)
-    return failures.EXIT_SUCCESS
+
+    def report(name: str, result: list[list[str]], several: bool) -> bool:
+        if result and not jobs.has_closing_line(values):
+            _report(name, result)
+        return True
+
+    return many.run(
+        values,
+        arguments,
+        many.Work(
+            "instance",
+            lambda name: _opcode(values, name),
+            plan="will be changed",
+            done="modified",
+            report=report,
+        ),
+    )
 
 
 def _asks_for_change(values: Values) -> bool:
@@ -129,8 +144,9 @@ def _chosen_hypervisor(given: dict[str, Any]) -> tuple[str | None, dict[str, Any
 MODIFY = Command(
     "modify",
     modify,
-    [Argument("instance", 1, 1)],
+    [Argument("instance", 1)],
     [
+        *selector.CHANGE_WITH_NODE,
         opt.BACKEND,
         opt.key_values(
             "-H",
@@ -218,5 +234,5 @@ MODIFY = Command(
         opt.PRIORITY,
         *opt.SUBMIT_OPTIONS,
     ],
-    "Change an instance",
+    "Change instances",
 )

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from ganeti import errors
-from ganeti.cli import failures, jobs
+from ganeti import TYPE_CHECKING, errors
+from ganeti.cli import jobs, selector
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
-from ganeti.client.gnt_instance import selection
 from ganeti.constants import instance as const
+
+if TYPE_CHECKING:
+    from ganeti.opcodes.base import OpCode
 
 
 def migrate(values: Values, arguments: list[str]) -> int:
-    """Migrate an instance (``migrate``)."""
+    """Migrate instances (``migrate``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceMigrate
 
-    name = arguments[0]
     if values.migration_mode and not values.live:
         raise errors.OpPrereqError("give either --non-live or --migration-mode", errors.ECODE_INVAL)
-    client = jobs.connect()
-    what = (
-        "The failed migration of instance {instance} will be cleaned up"
-        if values.cleanup
-        else "Instance {instance} will be migrated to another node"
-    )
-    code = selection.confirmed(values, name, f"{what}. Continue?", client)
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceMigrate(
+
+    def make(name: str) -> OpCode:
+        return OpInstanceMigrate(
             instance_name=name,
             mode=values.migration_mode or (None if values.live else "non-live"),
             target_node=values.dst_node,
@@ -38,29 +32,38 @@ def migrate(values: Values, arguments: list[str]) -> int:
             ignore_ipolicy=values.ignore_ipolicy,
             ignore_hvversions=values.ignore_hvversions,
             **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return failures.EXIT_SUCCESS
+        )
+
+    if values.cleanup:
+        work = many.Work(
+            "instance",
+            make,
+            plan="will be cleaned up after a failed migration",
+            done="cleaned up",
+            question="The failed migration of instance {name} will be cleaned up. Continue?",
+        )
+    else:
+        work = many.Work(
+            "instance",
+            make,
+            plan=f"will be migrated to {_where(values)}",
+            done="migrated",
+            question="Instance {name} will be migrated to another node. Continue?",
+        )
+    return many.run(values, arguments, work)
+
+
+def _where(values: Values) -> str:
+    return f"node {values.dst_node}" if values.dst_node else "other nodes"
 
 
 def failover(values: Values, arguments: list[str]) -> int:
-    """Stop an instance and start it on another node (``failover``)."""
+    """Stop instances and start them on other nodes (``failover``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceFailover
 
-    name = arguments[0]
-    client = jobs.connect()
-    code = selection.confirmed(
-        values,
-        name,
-        "Instance {instance} will be stopped and started on another node. Continue?",
-        client,
-    )
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceFailover(
+    def make(name: str) -> OpCode:
+        return OpInstanceFailover(
             instance_name=name,
             target_node=values.dst_node,
             iallocator=values.iallocator,
@@ -71,33 +74,27 @@ def failover(values: Values, arguments: list[str]) -> int:
             **({"new_secondary": values.new_secondary} if values.new_secondary else {}),
             **({"wait_for_sync": True} if values.wait_for_sync else {}),
             **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return failures.EXIT_SUCCESS
+        )
+
+    plan = f"will be stopped and started on {_where(values)}"
+    question = "Instance {name} will be stopped and started on another node. Continue?"
+    work = many.Work("instance", make, plan=plan, done="failed over", question=question)
+    return many.run(values, arguments, work)
 
 
 def move(values: Values, arguments: list[str]) -> int:
-    """Copy an instance to another node (``move``)."""
+    """Copy instances to another node (``move``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceMove
 
-    name = arguments[0]
     if not values.node:
         raise errors.OpPrereqError(
-            f"no target node is given for instance {name}. Write --node NODE.", errors.ECODE_INVAL
+            f"no target node is given for instance {arguments[0]}. Write --node NODE.",
+            errors.ECODE_INVAL,
         )
-    client = jobs.connect()
-    code = selection.confirmed(
-        values,
-        name,
-        f"Instance {{instance}} will be stopped and copied to node {values.node}. Continue?",
-        client,
-    )
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceMove(
+
+    def make(name: str) -> OpCode:
+        return OpInstanceMove(
             instance_name=name,
             target_node=values.node,
             shutdown_timeout=values.shutdown_timeout,
@@ -105,14 +102,24 @@ def move(values: Values, arguments: list[str]) -> int:
             ignore_consistency=values.ignore_consistency,
             ignore_ipolicy=values.ignore_ipolicy,
             **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return failures.EXIT_SUCCESS
+        )
+
+    plan = f"will be stopped and copied to node {values.node}"
+    question = f"Instance {{name}} {plan}. Continue?"
+    work = many.Work("instance", make, plan=plan, done="moved", question=question)
+    return many.run(values, arguments, work)
 
 
 _CLEANUP = opt.flag("--cleanup", help="only clean up after an interrupted migration or failover")
+
+
+_TO_A_NODE = (
+    *selector.CHANGE_INSTANCES,
+    opt.FORCE,
+    opt.TARGET_NODE,
+    opt.IALLOCATOR,
+    opt.IGNORE_IPOLICY,
+)
 
 
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
@@ -121,12 +128,9 @@ _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
 MIGRATE = Command(
     "migrate",
     migrate,
-    [Argument("instance", 1, 1)],
+    [Argument("instance", 1)],
     [
-        opt.FORCE,
-        opt.TARGET_NODE,
-        opt.IALLOCATOR,
-        opt.IGNORE_IPOLICY,
+        *_TO_A_NODE,
         opt.NON_LIVE,
         opt.MIGRATION_MODE,
         opt.flag("--allow-failover", help="fail over when the instance cannot be migrated"),
@@ -142,19 +146,16 @@ MIGRATE = Command(
         _CLEANUP,
         *_JOB,
     ],
-    "Move a running instance to another node without stopping it",
+    "Move running instances to other nodes without stopping them",
 )
 
 
 FAILOVER = Command(
     "failover",
     failover,
-    [Argument("instance", 1, 1)],
+    [Argument("instance", 1)],
     [
-        opt.FORCE,
-        opt.TARGET_NODE,
-        opt.IALLOCATOR,
-        opt.IGNORE_IPOLICY,
+        *_TO_A_NODE,
         opt.flag(
             "--ignore-consistency",
             help="continue when the disks are not in sync, or the primary node does not answer",
@@ -173,15 +174,16 @@ FAILOVER = Command(
         _CLEANUP,
         *_JOB,
     ],
-    "Stop an instance and start it on another node",
+    "Stop instances and start them on other nodes",
 )
 
 
 MOVE = Command(
     "move",
     move,
-    [Argument("instance", 1, 1)],
+    [Argument("instance", 1)],
     [
+        *selector.CHANGE_WITH_NODE,
         opt.FORCE,
         opt.node("-n", "--node", help="target node; required"),
         opt.SHUTDOWN_TIMEOUT,
@@ -200,5 +202,5 @@ MOVE = Command(
         ),
         *_JOB,
     ],
-    "Stop an instance and copy it to another node, with disks on one node only",
+    "Stop instances and copy them to another node, with disks on one node only",
 )

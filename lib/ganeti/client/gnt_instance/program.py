@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import change_group, failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
@@ -17,11 +17,13 @@ from ganeti.client.gnt_instance import (
     move,
     reinstall,
     rename,
-    selection,
     snapshots,
     start_stop,
     top,
 )
+
+if TYPE_CHECKING:
+    from ganeti.opcodes.base import OpCode
 
 LIST_FIELDS = ("name", "hypervisor", "os", "pnode", "status", "oper_ram")
 _FORMATTERS = {
@@ -93,30 +95,22 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """Stop an instance and destroy it with its disks (``remove``)."""
+    """Stop instances and destroy them with their disks (``remove``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceRemove
 
-    name = arguments[0]
-    client = jobs.connect()
-    code = selection.confirmed(
-        values,
-        name,
-        "Instance {instance} will be removed and its disks will be destroyed. Continue?",
-        client,
-    )
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceRemove(
+    def make(name: str) -> OpCode:
+        return OpInstanceRemove(
             instance_name=name,
             ignore_failures=values.ignore_failures,
             shutdown_timeout=values.shutdown_timeout,
             **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return failures.EXIT_SUCCESS
+        )
+
+    plan = "will be removed and their disks will be destroyed"
+    question = "Instance {name} will be removed and its disks will be destroyed. Continue?"
+    work = many.Work("instance", make, plan=plan, done="removed", question=question)
+    return many.run(values, arguments, work)
 
 
 # -- console --------------------------------------------------------------------------------------
@@ -160,8 +154,9 @@ PROGRAM = Program(
         Command(
             "remove",
             remove,
-            [Argument("instance", 1, 1)],
+            [Argument("instance", 1)],
             [
+                *selector.CHANGE_INSTANCES,
                 opt.FORCE,
                 opt.flag(
                     "--ignore-failures",
@@ -172,7 +167,7 @@ PROGRAM = Program(
                 opt.PRIORITY,
                 *opt.SUBMIT_OPTIONS,
             ],
-            "Stop an instance, destroy its disks and remove it",
+            "Stop instances, destroy their disks and remove them",
         ),
         *listing.commands(
             listing.Listing("instance", LIST_FIELDS, _FORMATTERS),

@@ -1,4 +1,7 @@
-"""Select the instances for a command, and ask for confirmation before it changes them."""
+"""Select the instances for the commands which start, stop and reinstall them.
+
+Their options are older, and more, than those of :mod:`ganeti.cli.selector`.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,11 @@ from collections.abc import Callable, Sequence
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import confirmation, failures, jobs, selector, terminal
-from ganeti.cli import options as opt
 from ganeti.cli.command import Option, Values
 
 if TYPE_CHECKING:
     from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode
-
-
-def confirmed(values: Values, name: str, question: str, client: luxi.Client) -> int | None:
-    """Ask for confirmation before a command changes an instance, unless ``--force`` is given.
-
-    :param name: what the user gave: a name, the first part of a name, or a UUID.
-    :param question: where it has ``{instance}``, the user reads the name of the instance.
-    :returns: None to continue, else the exit code.
-    :raises OpPrereqError: unknown instance.
-    """
-    if values.force:
-        return None
-    # A wrong name is reported before the question.
-    ((full,),) = client.query_instances([name], ["name"], False)
-    return confirmation.ask(values, question.replace("{instance}", full))
 
 
 BY_INSTANCES = "instances"
@@ -162,9 +149,6 @@ SELECTION = (
         "nodes-sec-by-tags",
         "the arguments are tags of nodes, which select instances as with --secondary",
     ),
-    opt.flag(
-        "--force-multiple",
-        dest="force_multi",
-        help="do not ask for confirmation when there are several instances",
-    ),
+    selector.FORCE_MULTIPLE,
+    selector.YES,
 )

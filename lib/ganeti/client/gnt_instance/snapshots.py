@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, jobs, listing, row_list, selector, terminal
+from ganeti.cli import jobs, listing, row_list, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
-from ganeti.client.gnt_instance import selection
 from ganeti.constants import query as query_const
 from ganeti.utils.digits import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from ganeti.opcodes.base import OpCode
 
 #: Field -> title and kind of the column.
 FIELDS = {
@@ -37,23 +38,52 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def take(values: Values, arguments: list[str]) -> int:
-    """Make a snapshot of disks and print its name (``snapshot``)."""
+    """Make snapshots of disks and print their names (``snapshot``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceSnapshot
 
-    name = jobs.run_opcode(
-        OpInstanceSnapshot(
-            instance_name=arguments[0],
-            snapshot_name=values.snapshot_name,
+    arguments, snapshot = _snapshot_of(values, arguments)
+
+    def make(name: str) -> OpCode:
+        return OpInstanceSnapshot(
+            instance_name=name,
+            snapshot_name=snapshot,
             disks=_numbers(values.disks),
             shutdown=values.shutdown,
             shutdown_timeout=values.shutdown_timeout,
             **jobs.common_params(values),
-        ),
-        values,
+        )
+
+    def report(name: str, made: str, several: bool) -> bool:
+        terminal.out(f"{name}: {made}" if several else made)
+        return True
+
+    plan = f"will get snapshot {snapshot}" if snapshot else "will get a snapshot"
+    if values.shutdown:
+        plan += " and be stopped meanwhile"
+    return many.run(
+        values, arguments, many.Work("instance", make, plan=plan, done="ready", report=report)
     )
-    if not values.dry_run:
-        terminal.out(name)
-    return failures.EXIT_SUCCESS
+
+
+def _snapshot_of(values: Values, arguments: list[str]) -> tuple[list[str], str | None]:
+    """Return the arguments which select instances, and the name of the snapshot, if there is one.
+
+    Of two words without another option the second one is the name, unless an instance has it.
+    """
+    from ganeti.cli import many
+
+    if values.snapshot_name or selector.given(values) or len(arguments) != 2:
+        return arguments, values.snapshot_name
+    client = jobs.connect()
+    many.known_names("instance", arguments[:1], client)
+    try:
+        many.known_names("instance", arguments[1:], client)
+    except errors.OpPrereqError as err:
+        if err.ecode != errors.ECODE_NOENT:
+            raise
+        return arguments[:1], arguments[1]
+    return arguments, None
 
 
 def list_snapshots(values: Values, arguments: list[str]) -> int:
@@ -97,42 +127,48 @@ def _cell(value: Any) -> tuple[int, Any]:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """Remove a snapshot (``remove-snapshot``)."""
+    """Remove a snapshot of instances (``remove-snapshot``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceSnapshotRemove
 
-    instance, name = arguments
-    jobs.run_opcode(
-        OpInstanceSnapshotRemove(
-            instance_name=instance, snapshot_name=name, **jobs.common_params(values)
-        ),
+    *instances, snapshot = arguments
+
+    def make(name: str) -> OpCode:
+        return OpInstanceSnapshotRemove(
+            instance_name=name, snapshot_name=snapshot, **jobs.common_params(values)
+        )
+
+    return many.run(
         values,
+        instances,
+        many.Work("instance", make, plan=f"will lose snapshot {snapshot}", done="ready"),
     )
-    return failures.EXIT_SUCCESS
 
 
 def restore(values: Values, arguments: list[str]) -> int:
     """Overwrite disks with their content in a snapshot (``restore-snapshot``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceSnapshotRestore
 
-    instance, name = arguments
-    client = jobs.connect()
-    code = selection.confirmed(
+    *instances, snapshot = arguments
+
+    def make(name: str) -> OpCode:
+        return OpInstanceSnapshotRestore(
+            instance_name=name, snapshot_name=snapshot, **jobs.common_params(values)
+        )
+
+    return many.run(
         values,
-        instance,
-        "Disks of instance {instance} will be overwritten with their content at the"
-        f" time of snapshot {name}. Continue?",
-        client,
-    )
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceSnapshotRestore(
-            instance_name=instance, snapshot_name=name, **jobs.common_params(values)
+        instances,
+        many.Work(
+            "instance",
+            make,
+            plan=f"will get the content of their disks at the time of snapshot {snapshot}",
+            done="restored",
+            question="Disks of instance {name} will be overwritten with their content at the"
+            f" time of snapshot {snapshot}. Continue?",
         ),
-        values,
-        client=client,
     )
-    return failures.EXIT_SUCCESS
 
 
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
@@ -141,8 +177,9 @@ COMMANDS = (
     Command(
         "snapshot",
         take,
-        [Argument("instance", 1, 1)],
+        [Argument("instance", 1)],
         [
+            *selector.CHANGE_INSTANCES,
             opt.text(
                 "--disks",
                 metavar="N,...",
@@ -157,7 +194,8 @@ COMMANDS = (
             opt.SHUTDOWN_TIMEOUT,
             *_JOB,
         ],
-        "Keep the present content of disks of an instance under a name",
+        "Keep the present content of disks of instances under a name",
+        usage="[<options>] <instance>... | <instance> <snapshot>",
     ),
     Command(
         "list-snapshots",
@@ -174,17 +212,17 @@ COMMANDS = (
     Command(
         "remove-snapshot",
         remove,
-        [Argument("instance", 1, 1), Argument("unknown", 1, 1)],
-        _JOB,
-        "Remove a snapshot",
-        usage="[<options>] <instance> <snapshot>",
+        [Argument("instance", 1), Argument("unknown", 1, 1)],
+        [*selector.CHANGE_INSTANCES, *_JOB],
+        "Remove a snapshot of instances",
+        usage="[<options>] <instance>... <snapshot>",
     ),
     Command(
         "restore-snapshot",
         restore,
-        [Argument("instance", 1, 1), Argument("unknown", 1, 1)],
-        [opt.FORCE, *_JOB],
-        "Overwrite the disks of a stopped instance with their content in a snapshot",
-        usage="[<options>] <instance> <snapshot>",
+        [Argument("instance", 1), Argument("unknown", 1, 1)],
+        [*selector.CHANGE_INSTANCES, opt.FORCE, *_JOB],
+        "Overwrite the disks of stopped instances with their content in a snapshot",
+        usage="[<options>] <instance>... <snapshot>",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_node.options import NEW_SECONDARY
@@ -18,17 +18,30 @@ _ACTIONS = ("start", "end")
 
 
 def maintenance(values: Values, arguments: list[str]) -> int:
-    """Start or end the maintenance of a node (``maintenance``)."""
-    action, name = arguments
+    """Start or end the maintenance of nodes, one after another (``maintenance``)."""
+    from ganeti.cli import many
+
+    action, *words = arguments
+    if action not in _ACTIONS:
+        terminal.err(
+            f"maintenance subcommand '{action}' not supported. Known are: {', '.join(_ACTIONS)}."
+        )
+        return failures.EXIT_FAILURE
     client = jobs.connect()
-    if action == "start":
-        return _start(client, values, name)
-    if action == "end":
-        return _end(client, values, name)
-    terminal.err(
-        f"maintenance subcommand '{action}' not supported. Known are: {', '.join(_ACTIONS)}."
-    )
-    return failures.EXIT_FAILURE
+    run = _start if action == "start" else _end
+    names = many.several("node", values, words, client)
+    if names is None:
+        return run(client, values, words[0])
+    plan = {
+        "start": "will be emptied, one after another: their instances move to other nodes",
+        "end": "will get back what they had, one after another",
+    }[action]
+    if values.stop:
+        plan += ", or are stopped"
+    work = many.Plan("node", plan=plan, done="ready")
+    # The plan of all nodes is the question.
+    agreed = Values(**{**values.__dict__, "force": True})
+    return many.one_after_another(names, values, work, lambda name: run(client, agreed, name))
 
 
 def _start(client: luxi.Client, values: Values, name: str) -> int:
@@ -119,8 +132,9 @@ def _run(client: luxi.Client, values: Values, opcode: OpCode, done: str, not_don
 MAINTENANCE = Command(
     "maintenance",
     maintenance,
-    [Argument("choice", 1, 1, _ACTIONS), Argument("node", 1, 1)],
+    [Argument("choice", 1, 1, _ACTIONS), Argument("node", 1)],
     [
+        *selector.CHANGE_NODES,
         opt.FORCE,
         opt.flag(
             "--evacuate",
@@ -136,6 +150,6 @@ MAINTENANCE = Command(
         *opt.SUBMIT_OPTIONS,
         opt.PRIORITY,
     ],
-    "Empty a node for work on its machine, or bring back what it had",
-    usage="[<options>] start|end <node>",
+    "Empty nodes for work on their machines, or bring back what they had",
+    usage="[<options>] start|end <node>...",
 )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from ganeti.cli import failures, jobs, terminal
+from ganeti import TYPE_CHECKING, errors
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_node.options import AUTO_PROMOTE
+
+if TYPE_CHECKING:
+    from ganeti.opcodes.base import OpCode
 
 NO_CHANGE = "Please give at least one of the parameters."
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """Change the role and the parameters of a node (``modify``)."""
-    from ganeti.cli import node_params
+    """Change the role and the parameters of nodes (``modify``)."""
+    from ganeti.cli import many, node_params
     from ganeti.opcodes.node import OpNodeSetParams
 
     hv_state = node_params.hv_state(values.hv_state)
@@ -30,9 +34,10 @@ def modify(values: Values, arguments: list[str]) -> int:
     if all(value is None for value in changes_wanted) and not hv_state and not disk_state:
         terminal.err(NO_CHANGE)
         return failures.EXIT_FAILURE
-    changes = jobs.run_opcode(
-        OpNodeSetParams(
-            node_name=arguments[0],
+
+    def make(name: str) -> OpCode:
+        return OpNodeSetParams(
+            node_name=name,
             master_candidate=values.master_candidate,
             offline=values.offline,
             drained=values.drained,
@@ -46,14 +51,23 @@ def modify(values: Values, arguments: list[str]) -> int:
             hv_state=hv_state or None,
             disk_state=disk_state or None,
             **jobs.common_params(values),
-        ),
-        values,
-    )
-    if changes and not jobs.has_closing_line(values):
-        terminal.out(f"Modified node {arguments[0]}")
-        for name, value in changes:
-            terminal.out(f" - {name} -> {value}")
-    return failures.EXIT_SUCCESS
+        )
+
+    if values.secondary_ip and many.several("node", values, arguments, jobs.connect()):
+        raise errors.OpPrereqError(
+            "a secondary address belongs to one node. Name one node with --secondary-ip.",
+            errors.ECODE_INVAL,
+        )
+
+    def report(node: str, changes: list[list[str]], several: bool) -> bool:
+        if changes and not jobs.has_closing_line(values):
+            terminal.out(f"Modified node {node}")
+            for name, value in changes:
+                terminal.out(f" - {name} -> {value}")
+        return True
+
+    work = many.Work("node", make, plan="will be changed", done="modified", report=report)
+    return many.run(values, arguments, work)
 
 
 _JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
@@ -62,8 +76,9 @@ _JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
 MODIFY = Command(
     "modify",
     modify,
-    [Argument("node", 1, 1)],
+    [Argument("node", 1)],
     [
+        *selector.CHANGE_NODES,
         opt.yes_no(
             "-C",
             "--master-candidate",
@@ -87,5 +102,5 @@ MODIFY = Command(
         opt.DRY_RUN,
         *_JOB,
     ],
-    "Change the role and the parameters of a node",
+    "Change the role and the parameters of nodes",
 )

@@ -3,35 +3,81 @@
 from __future__ import annotations
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_node.options import NEW_SECONDARY
 from ganeti.constants import node as const
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ganeti.luxi import client as luxi
 
 
-def evacuate(values: Values, arguments: list[str]) -> int:
-    """Move instances away from a node, each in a job of its own (``evacuate``)."""
-    from ganeti.cli import confirmation
-    from ganeti.opcodes.node import OpNodeEvacuate
+def _on_nodes(
+    values: Values,
+    arguments: list[str],
+    one: Callable[[luxi.Client, Values, str], int],
+    plan: str,
+    done: str,
+) -> int:
+    """Do something with the instances of one node, or of several, one node after another.
 
+    :param one: does it for one node, with a question unless ``--force`` is given.
+    :param plan: what happens to several nodes; the plan is "2 nodes ...".
+    :param done: what has happened to one, such as "evacuated".
+    """
+    from ganeti.cli import many
+
+    client = jobs.connect()
+    names = many.several("node", values, arguments, client)
+    if names is None:
+        return one(client, values, arguments[0])
+    work = many.Plan("node", plan=plan, done=done)
+    open_nodes = [
+        name
+        for name, drained, offline in client.query_nodes(names, ["name", "drained", "offline"])
+        if not (drained or offline)
+    ]
+    if len(names) > 1 and open_nodes and not values.dst_node:
+        terminal.err(
+            f"These nodes are not drained: {', '.join(open_nodes)}. Instances of one of them may be"
+            " moved to another one and have to be moved twice. To avoid this, first use 'gnt-node"
+            f" modify --drained=yes {' '.join(open_nodes)}'."
+        )
+    # The plan of all nodes is the question.
+    agreed = Values(**{**values.__dict__, "force": True, "several": True})
+    return many.one_after_another(names, values, work, lambda name: one(client, agreed, name))
+
+
+def evacuate(values: Values, arguments: list[str]) -> int:
+    """Move instances away from nodes, each in a job of its own (``evacuate``)."""
     if values.primary_only and values.secondary_only:
         raise errors.OpPrereqError(
             "give either --primary-only or --secondary-only", errors.ECODE_INVAL
         )
+    return _on_nodes(
+        values,
+        arguments,
+        _evacuate,
+        "will be emptied, one after another: their instances move to other nodes",
+        "evacuated",
+    )
+
+
+def _evacuate(client: luxi.Client, values: Values, node: str) -> int:
+    from ganeti.cli import confirmation
+    from ganeti.opcodes.node import OpNodeEvacuate
+
     mode = const.EVAC_ALL
     if values.primary_only:
         mode = const.EVAC_PRIMARY
     elif values.secondary_only:
         mode = const.EVAC_SECONDARY
-    client = jobs.connect()
     ((name, pinst, sinst),) = client.query_nodes(
-        [arguments[0]], ["name", "pinst_list", "sinst_list"], False
+        [node], ["name", "pinst_list", "sinst_list"], False
     )
     found = sorted(
         {*([] if values.secondary_only else pinst), *([] if values.primary_only else sinst)}
@@ -61,14 +107,23 @@ def evacuate(values: Values, arguments: list[str]) -> int:
 
 
 def migrate(values: Values, arguments: list[str]) -> int:
-    """Migrate all primary instances of a node (``migrate``)."""
+    """Migrate all primary instances of nodes (``migrate``)."""
+    if not values.live and values.migration_mode:
+        raise errors.OpPrereqError("give either --non-live or --migration-mode", errors.ECODE_INVAL)
+    return _on_nodes(
+        values,
+        arguments,
+        _migrate,
+        "will be emptied, one after another: their primary instances are migrated",
+        "emptied",
+    )
+
+
+def _migrate(client: luxi.Client, values: Values, node: str) -> int:
     from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodeMigrate
 
-    if not values.live and values.migration_mode:
-        raise errors.OpPrereqError("give either --non-live or --migration-mode", errors.ECODE_INVAL)
-    client = jobs.connect()
-    ((name, pinst),) = client.query_nodes([arguments[0]], ["name", "pinst_list"], False)
+    ((name, pinst),) = client.query_nodes([node], ["name", "pinst_list"], False)
     if not pinst:
         terminal.out(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
@@ -93,15 +148,25 @@ def migrate(values: Values, arguments: list[str]) -> int:
 
 
 def failover(values: Values, arguments: list[str]) -> int:
-    """Stop all primary instances of a node and start them on other nodes (``failover``)."""
+    """Stop all primary instances of nodes and start them on other nodes (``failover``)."""
+    if values.dst_node and values.iallocator:
+        raise errors.OpPrereqError("give either --target-node or --iallocator", errors.ECODE_INVAL)
+    return _on_nodes(
+        values,
+        arguments,
+        _failover,
+        "will be emptied, one after another: their primary instances are stopped and started on"
+        " other nodes",
+        "emptied",
+    )
+
+
+def _failover(client: luxi.Client, values: Values, node: str) -> int:
     from ganeti.cli import confirmation
     from ganeti.objects.disk_templates import EXT_MIRRORED
     from ganeti.opcodes.instance import OpInstanceFailover
 
-    if values.dst_node and values.iallocator:
-        raise errors.OpPrereqError("give either --target-node or --iallocator", errors.ECODE_INVAL)
-    client = jobs.connect()
-    ((name, pinst),) = client.query_nodes([arguments[0]], ["name", "pinst_list"], False)
+    ((name, pinst),) = client.query_nodes([node], ["name", "pinst_list"], False)
     if not pinst:
         terminal.err(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
@@ -142,8 +207,8 @@ def failover(values: Values, arguments: list[str]) -> int:
         )
     elif not values.dry_run:
         terminal.out(f"All {len(pinst)} instance(s) failed over successfully.")
-    # The exit code is published: it is 0 even if instances failed.
-    return failures.EXIT_SUCCESS
+    # For one node the exit code is published: it is 0 even if instances failed.
+    return failures.EXIT_FAILURE if failed and values.get("several") else failures.EXIT_SUCCESS
 
 
 def _finish(client: luxi.Client, values: Values, result: Any, what: str, done: str) -> int:
@@ -169,8 +234,9 @@ COMMANDS = [
     Command(
         "evacuate",
         evacuate,
-        [Argument("node", 1, 1)],
+        [Argument("node", 1)],
         [
+            *selector.CHANGE_NODES,
             opt.FORCE,
             opt.IALLOCATOR,
             NEW_SECONDARY,
@@ -190,13 +256,14 @@ COMMANDS = [
             ),
             *_JOB,
         ],
-        "Move all instances away from a node, each in a job of its own",
+        "Move all instances away from nodes, each in a job of its own",
     ),
     Command(
         "migrate",
         migrate,
-        [Argument("node", 1, 1)],
+        [Argument("node", 1)],
         [
+            *selector.CHANGE_NODES,
             opt.FORCE,
             opt.IALLOCATOR,
             opt.TARGET_NODE,
@@ -211,13 +278,14 @@ COMMANDS = [
             ),
             *_JOB,
         ],
-        "Migrate all primary instances of a node",
+        "Migrate all primary instances of nodes",
     ),
     Command(
         "failover",
         failover,
-        [Argument("node", 1, 1)],
+        [Argument("node", 1)],
         [
+            *selector.CHANGE_NODES,
             opt.FORCE,
             opt.IALLOCATOR,
             opt.TARGET_NODE,
@@ -225,6 +293,6 @@ COMMANDS = [
             opt.DRY_RUN,
             opt.PRIORITY,
         ],
-        "Stop all primary instances of a node and start them on other nodes",
+        "Stop all primary instances of nodes and start them on other nodes",
     ),
 ]

@@ -192,27 +192,31 @@ def _write_table(
 
 
 def powercycle(values: Values, arguments: list[str]) -> int:
-    """Make a node reset itself (``powercycle``)."""
-    from ganeti.cli import confirmation
+    """Make nodes reset themselves (``powercycle``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.node import OpNodePowercycle
 
-    client = jobs.connect()
-    if not values.confirm:
-        # A wrong name is reported before the question.
-        ((name,),) = client.query_nodes([arguments[0]], ["name"], False)
-        code = confirmation.ask(
-            values, f"Reset node {name} without stopping its programs and guests?", "--yes"
-        )
-        if code is not None:
-            return code
-    text = jobs.run_opcode(
-        OpNodePowercycle(node_name=arguments[0], force=values.force, **jobs.common_params(values)),
+    def make(name: str) -> OpCode:
+        return OpNodePowercycle(node_name=name, force=values.force, **jobs.common_params(values))
+
+    def report(name: str, text: str | None, several: bool) -> bool:
+        if text:
+            terminal.err(f"{name}: {text}" if several else text)
+        return True
+
+    return many.run(
         values,
-        client=client,
+        arguments,
+        many.Work(
+            "node",
+            make,
+            plan="will be reset without stopping their programs and guests",
+            done="reset",
+            question="Reset node {name} without stopping its programs and guests?",
+            option="--yes",
+            report=report,
+        ),
     )
-    if text:
-        terminal.err(text)
-    return failures.EXIT_SUCCESS
 
 
 _JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
@@ -259,13 +263,15 @@ COMMANDS = (
     Command(
         "powercycle",
         powercycle,
-        [Argument("node", 1, 1)],
+        [Argument("node", 1)],
         [
+            *selector.OPTIONS,
+            selector.FORCE_MULTIPLE,
             opt.flag("--yes", dest="confirm", help="do not ask for confirmation"),
             opt.flag("-f", "--force", help="reset the node even if it is the master"),
             opt.DRY_RUN,
             *_JOB,
         ],
-        "Make a node reset itself, without stopping programs and guests",
+        "Make nodes reset themselves, without stopping programs and guests",
     ),
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ganeti.cli.output import Pairs
     from ganeti.luxi import client as luxi
+    from ganeti.opcodes.base import OpCode
     from ganeti.opcodes.node import OpNodeAdd
 
     #: Name, secondary address, and whether it is the master.
@@ -286,11 +287,15 @@ def _known_node(client: luxi.Client, name: str) -> Known | None:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """Remove a node from the cluster (``remove``)."""
+    """Remove nodes from the cluster (``remove``)."""
+    from ganeti.cli import many
     from ganeti.opcodes.node import OpNodeRemove
 
-    jobs.run_opcode(OpNodeRemove(node_name=arguments[0], **jobs.common_params(values)), values)
-    return failures.EXIT_SUCCESS
+    def make(name: str) -> OpCode:
+        return OpNodeRemove(node_name=name, **jobs.common_params(values))
+
+    plan = "will be removed from the cluster"
+    return many.run(values, arguments, many.Work("node", make, plan=plan, done="removed"))
 
 
 PROGRAM = Program(
@@ -361,9 +366,9 @@ PROGRAM = Program(
         Command(
             "remove",
             remove,
-            [Argument("node", 1, 1)],
-            [opt.DRY_RUN, opt.PRIORITY],
-            "Remove a node from the cluster",
+            [Argument("node", 1)],
+            [*selector.CHANGE_NODES, opt.DRY_RUN, opt.PRIORITY],
+            "Remove nodes from the cluster",
         ),
         modify.MODIFY,
         *power.COMMANDS,
