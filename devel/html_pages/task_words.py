@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.search.en import SearchEnglish
 
 #: Pages of tasks; the reference pages beside them are lists of everything.
-_TASKS = re.compile(r"doc/manual/(?!reference-|tutorial-)")
+_TASKS = re.compile(r"doc/manual/(?!reference-|tutorial-|errors$)")
 # Name of a page -> stem -> number, of the present build.
 _counts: dict[str, dict[str, int]] = {}
 # A word which stands on a page once is not its subject.

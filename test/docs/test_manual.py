@@ -16,6 +16,7 @@ from devel.manual_blocks import Block
 from ganeti import client, errors
 from ganeti.cli import failures, parser
 from ganeti.constants import verify
+from ganeti.htools.node import Fail
 
 TOP = Path(__file__).resolve().parents[2]
 MANUAL = TOP / "doc" / "manual"
@@ -130,7 +131,8 @@ def test_every_error_is_explained() -> None:
     )
     explained = [name for line in terms for name in re.findall(r"``(\w+)``", line)]
     codes = [str(value) for name, value in vars(failures).items() if name.startswith("EXIT_")]
-    wanted = {*codes, *errors.ECODE_ALL, *verify.OBJECT_OF} - {str(failures.EXIT_SUCCESS)}
+    places = [fail.value for fail in Fail]
+    wanted = {*codes, *errors.ECODE_ALL, *verify.OBJECT_OF, *places} - {str(failures.EXIT_SUCCESS)}
     assert sorted(explained) == sorted(wanted)
 
 

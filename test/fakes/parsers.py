@@ -49,8 +49,8 @@ from ganeti.htools.loading import text as htools_text
 from ganeti.http import auth, document, head, messages
 from ganeti.hypervisor import console_log, host, rootfs
 from ganeti.hypervisor.chroot import parse as chroot
+from ganeti.hypervisor.kvm import guest_agent, privileges, probe, runtime
 from ganeti.hypervisor.kvm import parse as kvm
-from ganeti.hypervisor.kvm import privileges, probe, runtime
 from ganeti.hypervisor.lxc import parse as lxc
 from ganeti.hypervisor.lxc import record as lxc_record
 from ganeti.hypervisor.net import addresses, veth, vlan
@@ -710,6 +710,14 @@ BYTES: dict[str, Parser] = {
         _unpack_archive, (_archive("w"), _archive("w:gz"), _archive("w:xz")), (OSError,)
     ),
     "command line": Parser(kvm.parse_command_line, (b"qemu\0-name\0web\0-pidfile\0/x\0",)),
+    "answer of a guest agent": Parser(
+        lambda value: list(guest_agent._useful(guest_agent._parsed(value).get("return", ()))),
+        (
+            b'\xff{"return": []}',
+            b'{"return": [{"name": "eth0", "ip-addresses": [{"ip-address": "192.0.2.7"}]}]}',
+        ),
+        guest_agent._OTHER_FORM,
+    ),
     "DHCP": Parser(dhcp.parse_request, (b"\1\1\6\0" + bytes(232) + b"c\x82Sc5\x01\x01\xff",)),
     "history": Parser(
         lambda value: history._parse("history", value),

@@ -99,7 +99,7 @@ def test_policy_of_a_group(cluster: Cluster) -> None:
     done = cluster.run("gnt-group", "modify", "--ipolicy-bounds-specs", small, "rack2").ok()
     assert "big" in done.text
     cluster.run(*ADD, "--no-nics", "-B", "memory=256", "-n", node, "big2").failed(
-        "policy of group rack2", "memory-size"
+        "policy of group rack2 allows at most 128 MiB of memory"
     )
     shown = cluster.run("gnt-group", "show-ispecs-cmd", "rack2").ok().stdout
     assert shown.startswith("gnt-group add --ipolicy-bounds-specs min:cpu-count=1,")

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import terminal
-from ganeti.constants import hv
 from ganeti.constants import job as const
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from ganeti.opcodes.base import OpCode
 
 _JOB_FIELDS = ("received_ts", "opstart", "opend", "oplog")
-_WITHOUT_CONSOLE = frozenset({hv.FAKE})
 
 
 class Done:
@@ -133,9 +131,12 @@ def duration(begin: Sequence[int], end: Sequence[int]) -> str:
 
 
 def _runs(done: Done, verb: str = "runs", name: str = "") -> str:
+    # Only a started instance needs the descriptors.
+    from ganeti.objects import hypervisors
+
     name, node, hypervisor = done.instance(name)
     console = f", console: gnt-instance console {done.short_instance(name)}"
-    return f"{name} {verb} on {node}{'' if hypervisor in _WITHOUT_CONSOLE else console}"
+    return f"{name} {verb} on {node}{console if hypervisors.of(hypervisor).runs_guests else ''}"
 
 
 def _started(done: Done) -> str:

@@ -351,11 +351,12 @@ def _enough_memory(node_name: str, reason: str, needed_mib: int, facts: Mapping[
         )
     if needed_mib > free_mib:
         # Only a refusal needs the sentences.
-        from ganeti.htools.reasons import amount
+        from ganeti.htools.reasons import amounts
 
+        needed, free = amounts(needed_mib, free_mib)
         raise errors.OpPrereqError(
-            f"not enough memory on node {node_name} for {reason}: {amount(needed_mib)} needed,"
-            f" {amount(free_mib)} free. Choose another node, use less memory (-B memory=SIZE), or"
+            f"not enough memory on node {node_name} for {reason}: {needed} needed,"
+            f" {free} free. Choose another node, use less memory (-B memory=SIZE), or"
             " stop or move other instances [FailMem]",
             errors.ECODE_NORES,
         )

@@ -220,14 +220,26 @@ def amount(size_mib: float) -> str:
     return f"{int(size_mib)} MiB"
 
 
+def amounts(*sizes_mib: float) -> list[str]:
+    """Return the sizes of one sentence; different sizes have different texts.
+
+    When two of them would be rounded to the same text, all are in MiB.
+    """
+    shown = [amount(size) for size in sizes_mib]
+    if len(set(shown)) < len(set(sizes_mib)):
+        return [f"{int(size)} MiB" for size in sizes_mib]
+    return shown
+
+
 def _values(shortage: Shortage, name: str) -> dict[str, str]:
-    show = amount if shortage.cause in _IN_MIB else lambda number: f"{number:g}"
     numbers = {
         "needed": shortage.needed,
         "free": max(0, shortage.free),
         "kept": max(0, min(shortage.kept, shortage.free)),
     }
-    shown = {key: show(number) for key, number in numbers.items()}
+    in_mib = shortage.cause in _IN_MIB
+    texts = amounts(*numbers.values()) if in_mib else [f"{one:g}" for one in numbers.values()]
+    shown = dict(zip(numbers, texts, strict=True))
     return {
         **shown, "name": name, "node": shortage.node, "group": shortage.group,
         "detail": shortage.detail,
@@ -411,18 +423,19 @@ _BOUNDS = "gnt-group modify --ipolicy-bounds-specs=min:.../max:... {group}"
 
 
 def beyond_policy(
-    group: str, what: str, value: float, low: float, high: float, *, mib: bool = False
+    group: str, what: str, value: float, low: float, high: float, *, mib: bool = False, of: str = ""
 ) -> str:
     """Return the sentence about a size which a policy does not allow, with the way out.
 
     :param what: the size: ``of memory for an instance``.
     :param mib: whether the numbers are MiB.
+    :param of: what is too large or too small: ``disk 1``. Empty for the instance.
     """
     show = amount if mib else lambda number: f"{number:g}"
     limit = f"at most {show(high)}" if value > high else f"at least {show(low)}"
     verb = "allows" if value > high else "wants"
     return (
-        f"the policy of group {group} {verb} {limit} {what}; this one asks for"
+        f"the policy of group {group} {verb} {limit} {what}; {of or 'this one'} asks for"
         f" {show(value)}: {_BOUNDS.format(group=group)}"
     )
 
@@ -461,7 +474,10 @@ def violated(group: str, found: Iterable[str]) -> list[str]:
             code: Fail | None = Fail.DISK
         else:
             what, mib, code = _SPECS[one.spec]
-            text = beyond_policy(group, what, one.value, *one.bounds, mib=mib)
+            # The text begins with the key, and for a disk its number: "disk-size/1".
+            number = one.partition(" ")[0].partition("/")[2]
+            of = f"disk {number}" if number and one.spec == ipolicy.DISK_SIZE else ""
+            text = beyond_policy(group, what, one.value, *one.bounds, mib=mib, of=of)
         lines.append(text + (_BRACKETS.format(code.value) if code is not None else ""))
     return list(dict.fromkeys(lines))
 

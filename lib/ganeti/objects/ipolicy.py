@@ -8,11 +8,13 @@ policy is inherited from the cluster's (``fill.fill_ipolicy``). All sizes are in
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from ganeti import errors
+from ganeti import TYPE_CHECKING, errors
 from ganeti.constants import disk
-from ganeti.objects import disk_templates, hypervisors
+from ganeti.objects import disk_templates
+
+if TYPE_CHECKING:
+    from typing import Any
 
 MEM_SIZE = "memory-size"
 CPU_COUNT = "cpu-count"
@@ -46,6 +48,9 @@ def is_special_disk(name: str | None, size_mib: int) -> bool:
     """
     if name is None or size_mib > _SPECIAL_DISK_MIB:
         return False
+    # hail is started for every instance, and needs none of the descriptors.
+    from ganeti.objects import hypervisors
+
     return name == SEED_DISK or any(
         name in hypervisors.of(one).firmware_disk_names for one in hypervisors.ALL
     )

@@ -81,6 +81,12 @@ def test_a_size_has_its_unit(size, expected):
     assert reasons.amount(size) == expected
 
 
+def test_different_sizes_of_a_sentence_look_different() -> None:
+    assert reasons.amounts(8388868, 8388867) == ["8388868 MiB", "8388867 MiB"]
+    assert reasons.amounts(8388868, 8388867, 0) == ["8388868 MiB", "8388867 MiB", "0 MiB"]
+    assert reasons.amounts(1536, 1024, 1024) == ["1.5 GiB", "1 GiB", "1 GiB"]
+
+
 def test_the_best_node_and_the_number_of_nodes():
     assert no_place(cluster_of(THREE), new(memory=102400)) == [
         "web1 needs 100 GiB of memory, and the most free is 7.8 GiB, on n1 (so on 3 of 3 nodes):"

@@ -344,7 +344,7 @@ def test_a_guest_is_not_stopped_without_space_for_its_snapshots(free, left, enou
     if enough:
         master.run(export(long_sleep=False))
         return
-    assert "1024 MiB needed in volume group xenvg" in master.refused(export(), errors.ECODE_NORES)
+    assert "1 GiB needed in volume group xenvg" in master.refused(export(), errors.ECODE_NORES)
     assert master.rpc.where("web") == ["node1"]
     assert acting(master) == []
 
@@ -419,7 +419,7 @@ def test_an_old_snapshot_which_cannot_be_measured_is_no_free_space():
         if args["disks"][0].logical_id[1] == "lv"
         else Failed("the volume group is damaged", None)
     ]
-    assert "1024 MiB needed in volume group xenvg" in master.refused(export(), errors.ECODE_NORES)
+    assert "1 GiB needed in volume group xenvg" in master.refused(export(), errors.ECODE_NORES)
     assert master.rpc.where("web") == ["node1"]
     assert acting(master) == []
 

@@ -153,7 +153,7 @@ def test_uefi_needs_a_disk_of_its_own(master):
     assert "firmware=uefi needs a small disk named efivars" in text
     # Small ones are no matter of the policy, which wants disks of 1 GiB at least.
     large = [{"size": 1024}, {"size": 68, "name": "efivars"}]
-    assert "disk-size/1 value 68" in master.refused(
+    assert "disk 1 asks for 68 MiB" in master.refused(
         create(**wanted, disks=large), errors.ECODE_INVAL
     )
     master.run(create(**wanted, disks=[{"size": 1024}, {"size": 4, "name": "efivars"}]))
@@ -167,7 +167,7 @@ def test_the_disk_of_cloud_init_may_be_small_and_another_one_not(master):
 
     for size, name in ((4, "data"), (68, "cidata")):
         text = master.refused(with_second(size, name), errors.ECODE_INVAL)
-        assert f"disk-size/1 value {size}" in text
+        assert f"disk 1 asks for {size} MiB" in text
     master.run(with_second(4, "cidata"))
 
 
@@ -302,7 +302,7 @@ def test_two_creations_of_one_name_at_once(master):
         ({"beparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
         ({"beparams": {"minmem": 512, "maxmem": 256}}, errors.ECODE_INVAL, "more than the maximum"),
         ({"beparams": {"vcpus": 0}}, errors.ECODE_INVAL, "vcpus"),
-        ({"beparams": {"memory": 8000}}, errors.ECODE_NORES, "4096 MiB free"),
+        ({"beparams": {"memory": 8000}}, errors.ECODE_NORES, "4 GiB free"),
         ({"beparams": {"memory": 64}}, errors.ECODE_INVAL, "--ignore-ipolicy"),
         ({"hvparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
         ({"hvparams": {"migration_mode": "live"}}, errors.ECODE_INVAL, "whole cluster"),

@@ -175,7 +175,7 @@ def test_what_was_made_of_a_mirrored_disk_goes_when_the_second_node_fails():
     [
         ({"snode": None}, errors.ECODE_INVAL, "secondary node"),
         ({"snode": "node1"}, errors.ECODE_INVAL, "both primary and secondary"),
-        ({"disks": [{"size": 9000}]}, errors.ECODE_NORES, "8192 MiB free"),
+        ({"disks": [{"size": 9000}]}, errors.ECODE_NORES, "8 GiB free"),
         ({"disk_template": "plain", "disks": [{"size": 9000}]}, errors.ECODE_NORES, "xenvg"),
         (
             {"disk_template": "plain", "disks": [{"size": 9, "metavg": "x"}]},
@@ -325,7 +325,7 @@ def test_a_growth_that_broke_off_is_completed_and_not_repeated():
     [
         ({"disk": 3}, errors.ECODE_INVAL, "no disk 3"),
         ({"amount": 100, "absolute": True}, errors.ECODE_STATE, "cannot shrink"),
-        ({"amount": 9000}, errors.ECODE_NORES, "8192 MiB free"),
+        ({"amount": 9000}, errors.ECODE_NORES, "8 GiB free"),
         ({"amount": 2 << 20}, errors.ECODE_INVAL, "--ignore-ipolicy"),
     ],
 )

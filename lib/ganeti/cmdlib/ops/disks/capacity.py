@@ -132,14 +132,15 @@ def require_free_space(
             taken = reserved_mib(config.snapshot(), node_uuid, reserved).get(group, 0)
             if free < needed_mib[group] + taken:
                 # Only a refusal needs the sentences.
-                from ganeti.htools.reasons import amount
+                from ganeti.htools.reasons import amounts
 
+                needed, there, promised = amounts(needed_mib[group], free, taken)
                 reservation = (
-                    f", {amount(taken)} of them reserved for forthcoming instances" if taken else ""
+                    f", {promised} of them reserved for forthcoming instances" if taken else ""
                 )
                 raise errors.OpPrereqError(
-                    f"not enough space on node {answer.node_name}: {amount(needed_mib[group])}"
-                    f" needed in volume group {group}, {amount(free)} free{reservation}. Choose"
+                    f"not enough space on node {answer.node_name}: {needed}"
+                    f" needed in volume group {group}, {there} free{reservation}. Choose"
                     " another node or smaller disks, or enlarge the volume group [FailDisk]",
                     errors.ECODE_NORES,
                 )

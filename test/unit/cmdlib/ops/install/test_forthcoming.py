@@ -468,7 +468,7 @@ def test_others_do_not_take_its_space():
         forthcoming=False,
     )
     text = master.refused(other, errors.ECODE_NORES)
-    assert "3072 MiB of them reserved for forthcoming instances" in text
+    assert "3 GiB of them reserved for forthcoming instances" in text
     # It takes it itself, and then it is the node that counts it.
     master.run(commit(start=False))
     assert capacity.reserved_mib(master.config.snapshot(), uuid_of("node1"), None) == {}
