@@ -53,7 +53,14 @@ class LUNodeMaintenanceEnd(LogicalUnit[OpNodeMaintenanceEnd, EndPlan]):
         mark = node.maintenance
         if mark is None:
             raise errors.OpPrereqError(
-                f"node {node.name} is not in maintenance", errors.ECODE_STATE
+                f"node {node.name} is not in maintenance: that has ended, or never begun. Nothing"
+                " was changed.",
+                errors.ECODE_STATE,
+            )
+        if mark.returning:
+            self.log.info(
+                f"the end of the maintenance of node {node.name} was asked for before; only what is"
+                " still missing there is brought back"
             )
         moved = maintenance.union(mark.primaries, mark.secondaries)
         if mark.drained and moved and self.op.move_back:

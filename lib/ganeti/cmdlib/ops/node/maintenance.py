@@ -231,11 +231,12 @@ def _mirrored(
         # The machine may have started again, so that its replicas are inactive and lack writes.
         job.append(OpInstanceActivateDisks(instance_name=instance.name, wait_for_sync=True))
     if as_primary:
-        job.append(_migration(instance, None))
+        # With a target, the job of a second call does not send it away again.
+        job.append(_migration(instance, node.name))
     return job
 
 
-def _migration(instance: Instance, target: str | None) -> OpCode:
+def _migration(instance: Instance, target: str) -> OpCode:
     # A stopped instance is failed over.
     return OpInstanceMigrate(
         instance_name=instance.name,

@@ -241,6 +241,41 @@ def test_the_end_brings_back_flags_and_instances() -> None:
     assert master.config.node(uuid_of("node2")).maintenance is None
 
 
+def test_a_second_end_while_the_first_one_goes_on_undoes_nothing() -> None:
+    """Its jobs name their target, so that an instance which is back stays."""
+    master = cluster()
+    master.run(start())
+    drained(master)
+    moved(master, "web", "node1")
+    master.run(end())
+    assert not master.job.said("was asked for before")
+    first = [job for job in master.job.submitted if job[0].OP_ID == ACTIVATE]
+    master.run(end())
+    assert master.job.said("the end of the maintenance of node node2.example.com was asked for")
+    second = [job for job in master.job.submitted if job[0].OP_ID == ACTIVATE]
+    assert [job[-1].target_node for job in (*first, *second)] == [NODE2, NODE2]
+    # The jobs of the first one end; those of the second one find it where it should be.
+    moved(master, "web", "node2")
+    text = master.refused(second[0][-1], errors.ECODE_STATE)
+    assert "instance web.example.com is already on node node2.example.com" in text
+    assert master.config.instance(uuid_of("web")).primary_node == uuid_of("node2")
+
+
+def test_a_second_end_submits_only_what_is_missing() -> None:
+    master = cluster()
+    master.run(start())
+    drained(master)
+    moved(master, "web", "node1")
+    master.run(end())
+    change_node(master, drained=False, master_candidate=True)
+    moved(master, "web", "node2")
+    master.run(end())
+    assert submitted(master) == [[CHECK]]
+    master.run(check())
+    text = master.refused(end(), errors.ECODE_STATE)
+    assert "is not in maintenance: that has ended, or never begun. Nothing was changed" in text
+
+
 def test_replicas_come_back_to_where_the_instance_is() -> None:
     master = cluster(secondary=True)
     change_node(
