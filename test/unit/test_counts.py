@@ -39,11 +39,11 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 284),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        535,
+        536,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 105),
+    "ganeti-rapi": ("import ganeti.server.rapi", 106),
     "ganeti-confd": ("import ganeti.server.confd", 118),
-    "ganeti-mond": ("import ganeti.server.mond", 84),
+    "ganeti-mond": ("import ganeti.server.mond", 85),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),
 }

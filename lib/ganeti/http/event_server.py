@@ -11,11 +11,12 @@ head of a request after its first byte, :data:`BODY_S` for the body, :data:`IDLE
 requests, and must receive a part of the answer every :data:`WRITE_S`. A client which exceeds a
 limit gets an error, where that is possible, and is disconnected. The application says how large the
 body of a request may be. Bodies share :data:`BODIES_BYTES`, which are counted as the bytes arrive,
-so that a client which only announces much takes nothing from the others. Large answers which are
-being sent share :data:`ANSWERS_BYTES`; when they are exceeded, the client whose answer takes
-longest is disconnected. Requests of one connection are answered one after the other; meanwhile the
-server reads no more than a small buffer holds. A request which only reads is given up when its
-client has gone.
+so that a client which only announces much takes nothing from the others. Answers which were not
+read yet share :data:`ANSWERS_BYTES`, and those of one address :data:`ADDRESS_ANSWERS_BYTES`. When
+these are exceeded, a client is disconnected: of the address which has most unread answers, the one
+which has not read anything for the longest time (:mod:`ganeti.utils.unread`). Requests of one
+connection are answered one after the other; meanwhile the server reads no more than a small buffer
+holds. A request which only reads is given up when its client has gone.
 
 When too many clients connect, the client which was idle longest is disconnected. When none is idle,
 it is the one which has been sending its request for longest, among those of the address with most
@@ -44,6 +45,7 @@ from ganeti.http.head import MAX_HEADERS
 from ganeti.http.messages import Head, Refused, Response
 from ganeti.http.tls_stream import TlsProtocol, Unserved
 from ganeti.utils import memory, net
+from ganeti.utils.unread import UnreadAnswers
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +57,8 @@ _TLS_END_S = 5.0
 # A refused client may still be sending; it reads the answer only if the server receives that.
 _LINGER_S = 2.0
 BODIES_BYTES = 128 << 20
-ANSWERS_BYTES = 256 << 20
+ANSWERS_BYTES = 128 << 20
+ADDRESS_ANSWERS_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 18
 _BACKLOG = 512
 # A request which has just begun is not given up in favour of another client.
@@ -76,6 +79,9 @@ class Limits(NamedTuple):
         at the same time; None for no such limit.
     :ivar bodies_bytes: memory for the bodies of all requests which are received or carried out.
     :ivar bodies_per_address: largest part of this for one address; None for no such limit.
+    :ivar answers_bytes: memory for answers which clients have not read yet. One answer may be
+        larger, when there is no other one.
+    :ivar answers_per_address: likewise, for the answers to one address.
     """
 
     clients: int = 4000
@@ -88,6 +94,7 @@ class Limits(NamedTuple):
     bodies_bytes: int = BODIES_BYTES
     bodies_per_address: int | None = None
     answers_bytes: int = ANSWERS_BYTES
+    answers_per_address: int = ADDRESS_ANSWERS_BYTES
 
 
 class Incoming(NamedTuple):
@@ -193,8 +200,11 @@ class Server:
         self._unserved = Unserved(max(1, self._limits.clients // _UNSERVED_SHARE))
         self._bodies_bytes = 0
         self._giving_back: asyncio.TimerHandle | None = None
-        # Connections which get a large answer, with its size, in the order of their beginnings.
-        self._sending: dict[_Connection, int] = {}
+        self._unread: UnreadAnswers[_Connection] = UnreadAnswers(
+            self._limits.answers_bytes,
+            self._limits.answers_per_address,
+            lambda connection: connection.network,
+        )
 
     @property
     def unserved(self) -> int:
@@ -210,6 +220,11 @@ class Server:
     def bodies_bytes(self) -> int:
         """Size of all bodies, as far as they have come, in bytes."""
         return self._bodies_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """Size of all answers which clients have not read yet, in bytes."""
+        return self._unread.bytes
 
     @property
     def unfinished(self) -> int:
@@ -375,17 +390,22 @@ class Server:
         _count_down(self._bodies_of, network, size)
 
     def begin_sending(self, connection: _Connection, size: int) -> None:
-        """Note that a large answer is being sent; disconnect slow clients above the limit."""
-        self._sending[connection] = size
-        while sum(self._sending.values()) > self._limits.answers_bytes and len(self._sending) > 1:
-            slowest = next(iter(self._sending))
-            del self._sending[slowest]
-            _log.warning("client %s takes too long for its answer while others wait", slowest.peer)
-            slowest.abort()
+        """Note that an answer is kept for a client; disconnect others above the limits."""
+        for slow in self._unread.add(connection, size):
+            _log.warning(
+                "client %s is disconnected: it does not read its answers, and there are too many"
+                " unread ones",
+                slow.peer,
+            )
+            slow.abort()
+
+    def sent_some(self, connection: _Connection) -> None:
+        """Note that the client has read a part of its answer."""
+        self._unread.progress(connection)
 
     def end_sending(self, connection: _Connection) -> None:
         """Note that the answer was sent, or the connection has ended."""
-        self._sending.pop(connection, None)
+        self._unread.remove(connection)
 
     def give_memory_back(self) -> None:
         """Give memory back in a moment, when large requests have ended."""
@@ -450,6 +470,9 @@ class _Connection:
         peer = writer.get_extra_info("peername")
         self.set_peer(peer[0] if isinstance(peer, tuple) else "-")
         self.last = False
+        # What a client has not read is kept in one place, where it is counted: no answer begins
+        # before the one before has left the buffer.
+        writer.transport.set_write_buffer_limits(high=0)
 
     def set_peer(self, address: str) -> None:
         """Say who the client is: the address for logs, and the network for the limits."""
@@ -680,7 +703,13 @@ class _Connection:
         """Send as fast as the client receives, without copies of the body; return its length."""
         if len(start) + len(body) <= _PIECE_BYTES:
             self._writer.write(start + body)
-            await self._drain()
+            left = self._writer.transport.get_write_buffer_size()
+            if left:
+                self._server.begin_sending(self, left)
+            try:
+                await self._drain()
+            finally:
+                self._server.end_sending(self)
             return len(body)
         self._server.begin_sending(self, len(body))
         try:
@@ -689,6 +718,7 @@ class _Connection:
             for place in range(0, len(body), _PIECE_BYTES):
                 self._writer.write(view[place : place + _PIECE_BYTES])
                 await self._drain()
+                self._server.sent_some(self)
         finally:
             self._server.end_sending(self)
         return len(body)

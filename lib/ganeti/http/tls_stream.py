@@ -97,6 +97,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._established = False
         self._paused = False
+        self._writing_paused = False
         self._at_eof = False
         self.closing = False
 
@@ -151,10 +152,13 @@ class TlsProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         if self._established:
+            self._writing_paused = True
             self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._established:
+        # The pause may be one of the handshake, of which the inner protocol knows nothing.
+        if self._writing_paused:
+            self._writing_paused = False
             self.inner.resume_writing()
 
     # -- called by the transport which the inner protocol gets ---------------------------------
@@ -337,6 +341,9 @@ class _TlsTransport(asyncio.Transport):
 
     def can_write_eof(self) -> bool:
         return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._tls.below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
         return self._tls.below.get_write_buffer_size()

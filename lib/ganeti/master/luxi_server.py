@@ -12,7 +12,9 @@ client sees the effects of its own earlier requests. Only requests whose handler
 The load which one client can cause is bounded: a message above the size limit is dropped and
 answered with an error; further requests are not read while many wait or while answers are not
 taken; a client which does not send the rest of a message or take its answer for minutes is
-disconnected.
+disconnected. Answers which were not taken yet share :data:`ANSWERS_BYTES`, and those of one process
+:data:`PROCESS_ANSWERS_BYTES`; above these limits, connections end which have taken nothing for the
+longest time (:mod:`ganeti.utils.unread`).
 """
 
 from __future__ import annotations
@@ -36,12 +38,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
 from ganeti.utils import memory, shortage, states, tracing
+from ganeti.utils.unread import UnreadAnswers
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +60,9 @@ _INBOX_BYTES = 1 << 20
 # Messages of all connections which are being received, or wait. Above it, large ones are refused.
 _WAITING_BYTES = 128 << 20
 _OUTBOX_BYTES = 1 << 20
+#: Memory for answers which clients have not taken, and for those of one client process.
+ANSWERS_BYTES = 256 << 20
+PROCESS_ANSWERS_BYTES = 128 << 20
 _SWEEP_S = 10.0
 _NO_FD_PAUSE_S = 1.0
 # Files for the journal, the configuration, node calls to all nodes, and logs.
@@ -243,12 +249,29 @@ _CONNECTION_MOVES = {
 }
 
 
+class MemoryLimits(NamedTuple):
+    """Memory for what clients send and do not take, in bytes.
+
+    :ivar waiting_bytes: messages of all connections which are being received, or wait. Above it,
+        large ones are refused.
+    :ivar answers_bytes: answers which were not taken. One may be larger, when there is no other
+        one.
+    :ivar process_answers_bytes: likewise, the answers to one process.
+    """
+
+    waiting_bytes: int = _WAITING_BYTES
+    answers_bytes: int = ANSWERS_BYTES
+    process_answers_bytes: int = PROCESS_ANSWERS_BYTES
+
+
 class _Connection:
     """A client's connection. Belongs to the loop.
 
     :ivar state: only :meth:`move` changes it.
     :ivar beginning: the request after which no other one may be begun yet.
     :ivar held: requests which wait for their answer (:meth:`LuxiRequest.wait`).
+    :ivar kept_bytes: size of the answers which the client has not taken as a whole. The memory of
+        an answer is free when all of it was sent.
     :ivar progress_s: monotonic time of the last progress.
     """
 
@@ -258,6 +281,7 @@ class _Connection:
         "held",
         "inbox",
         "inbox_bytes",
+        "kept_bytes",
         "outbox",
         "outbox_bytes",
         "progress_s",
@@ -276,6 +300,7 @@ class _Connection:
         self.held: set[LuxiRequest] = set()
         self.outbox: collections.deque[memoryview] = collections.deque()
         self.outbox_bytes = 0
+        self.kept_bytes = 0
         self.beginning: _Slot | None = None
         self.state = _ConnectionState.OPEN
         self.events = selectors.EVENT_READ
@@ -296,6 +321,15 @@ class _Connection:
             return bool(poll.poll(0))
         except (OSError, ValueError):
             return True  # closed meanwhile
+
+    def client(self) -> int:
+        """Return the process of the client; a number of its own when the kernel has none."""
+        try:
+            found = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return -id(self)
+        pid, _uid, _gid = _CREDENTIALS.unpack(found)
+        return int(pid) or -id(self)
 
     @property
     def idle(self) -> bool:
@@ -388,15 +422,19 @@ class LuxiServer:
         quick_threads: int = QUICK_THREADS,
         slow_threads: int = SLOW_THREADS,
         max_clients: int | None = None,
-        waiting_bytes: int = _WAITING_BYTES,
+        memory_limits: MemoryLimits | None = None,
     ) -> None:
         self._listeners = list(listeners)
         self._service = service
         self._limit_bytes = limit_bytes
         self._patience_s = patience_s
         self._max_clients = clients_for(_file_limit()) if max_clients is None else max_clients
-        self._max_waiting_bytes = waiting_bytes
+        most = memory_limits or MemoryLimits()
+        self._max_waiting_bytes = most.waiting_bytes
         self._waiting_bytes = 0
+        self._unread: UnreadAnswers[_Connection] = UnreadAnswers(
+            most.answers_bytes, most.process_answers_bytes, _Connection.client
+        )
         self._giving_back = False
         self._selector = selectors.DefaultSelector()
         self._connections: set[_Connection] = set()
@@ -417,6 +455,11 @@ class LuxiServer:
     def connections(self) -> int:
         """Number of connected clients."""
         return len(self._connections)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Size of the answers which clients have not taken, in bytes."""
+        return self._unread.bytes
 
     # -- called from any thread ------------------------------------------------------------------
 
@@ -588,7 +631,8 @@ class LuxiServer:
                     self._selector.unregister(listener)
 
     def _ready(self, connection: _Connection, events: int) -> None:
-        if events & selectors.EVENT_WRITE:
+        # It may have been closed for another one whose events came with its own.
+        if events & selectors.EVENT_WRITE and connection.state is not _ConnectionState.CLOSED:
             self._flush(connection)
         if events & selectors.EVENT_READ and connection.state is not _ConnectionState.CLOSED:
             self._receive(connection)
@@ -663,6 +707,7 @@ class LuxiServer:
         connection.inbox_bytes = 0
         connection.splitter.drop()
         connection.outbox.clear()
+        self._unread.remove(connection)
         for request in list(connection.held):
             request.time_out()
 
@@ -829,12 +874,27 @@ class LuxiServer:
                 connection.progress_s = time.monotonic()
             connection.outbox.append(memoryview(data))
             connection.outbox_bytes += len(data)
+            connection.kept_bytes += len(data)
             if connection.beginning is slot:
                 connection.beginning = None
         if connection.slots and connection.slots[0].parked is not None:
             parked, connection.slots[0].parked = connection.slots[0].parked, None
             parked()
         self._flush(connection)
+        self._count_unread(connection)
+
+    def _count_unread(self, connection: _Connection) -> None:
+        """Count what a client has not taken at once; end others above the limits."""
+        more = connection.kept_bytes - self._unread.of(connection)
+        if connection.state is _ConnectionState.CLOSED or more <= 0:
+            return
+        for slow in self._unread.add(connection, more):
+            _log.warning(
+                "process %d is disconnected: it does not take its answers, and there are too many"
+                " which nobody has taken",
+                max(slow.client(), 0),
+            )
+            self._close(slow)
 
     def _flush(self, connection: _Connection) -> None:
         while connection.outbox:
@@ -849,8 +909,11 @@ class LuxiServer:
             connection.progress_s = time.monotonic()
             connection.outbox_bytes -= sent
             if sent == len(connection.outbox[0]):
-                connection.outbox.popleft()
+                whole = len(cast("bytes", connection.outbox.popleft().obj))
+                connection.kept_bytes -= whole
+                self._unread.progress(connection, whole)
             else:
+                self._unread.progress(connection)
                 connection.outbox[0] = connection.outbox[0][sent:]
         self._begin_next(connection)
         self._update_events(connection)

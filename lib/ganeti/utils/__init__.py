@@ -14,6 +14,7 @@ them, so that a command loads only the modules that it uses.
 :mod:`.daemonize`   go into the background, and report the result of the start
 :mod:`.notify`      tell the service manager that the daemon serves, ends or refuses
 :mod:`.memory`      give memory which is free back to the system
+:mod:`.unread`      bound the memory for answers which clients have not read yet
 :mod:`.urgent`      locked memory and real-time priority for a daemon
 :mod:`.net`         addresses and sockets, waiting until something can be read
 :mod:`.peers`       accept many peers at once, and authenticate each with a deadline

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from ganeti.http import event_server, messages
 from ganeti.http.event_server import Accepted, Incoming, Limits, client_limit
 from ganeti.http.messages import Refused, Response
 from ganeti.utils import memory, x509
+from ganeti.utils.unread import UnreadAnswers
 
 
 class Echo:
@@ -44,6 +46,8 @@ class Echo:
         async def answer(body: bytes) -> Response:
             if path == "/large":
                 return Response(200, b"x" * (32 << 20))
+            if path == "/middle":
+                return Response(200, b"y" * 250_000)
             if path == "/stream":
                 return Response(200, self._stream())
             if path == "/wait":
@@ -239,6 +243,73 @@ def test_large_answers_share_what_there_is(start: Start) -> None:
         sock.sendall(request("/large"))
         assert len(receive_answer(sock)[2]) == 32 << 20
     for sock in idlers:
+        sock.close()
+
+
+@pytest.fixture
+def peaks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes which are kept after each answer that begins."""
+    found: list[int] = []
+    real = UnreadAnswers.add
+
+    def add(self: Any, connection: Any, size: int) -> list[Any]:
+        ended: list[Any] = real(self, connection, size)
+        found.append(self.bytes)
+        return ended
+
+    monkeypatch.setattr(UnreadAnswers, "add", add)
+    return found
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("path", ["/middle", "/large"])
+def test_what_clients_do_not_read_is_bounded(
+    start: Start, peaks: list[int], tmp_path: Path, path: str, tls: bool
+) -> None:
+    """Bytes are counted, also those of many answers of which none is large."""
+    most = (80 << 20) if path == "/large" else 1_000_000
+    pem = tmp_path / "rapi.pem"
+    pem.write_text(x509.create_self_signed())
+    lab = start(
+        limits=Limits(answers_bytes=most, answers_per_address=most),
+        tls=x509.plain_server_context(str(pem)) if tls else None,
+    )
+
+    def connect() -> socket.socket:
+        sock = lab.connect()
+        return x509.pinning_client_context().wrap_socket(sock) if tls else sock
+
+    deaf = []
+    for number in range(12):
+        deaf.append(connect())
+        # The kernels keep some MiB, so that each client asks for several answers.
+        deaf[-1].sendall(request(path) * (1 if path == "/large" else 40))
+        _wait_for(lambda before=number: len(peaks) > before)
+    assert max(peaks) <= most
+    with connect() as sock:
+        sock.sendall(request(path))
+        assert len(receive_answer(sock)[2]) == (32 << 20 if path == "/large" else 250_000)
+    assert max(peaks) <= most
+    for sock in deaf:
+        sock.close()
+    _wait_for(lambda: lab.server.unread_bytes == 0)
+
+
+def test_who_reads_is_not_disconnected_for_those_who_do_not(start: Start) -> None:
+    """The first one has begun before all others, and comes from elsewhere."""
+    lab = start(limits=Limits(answers_bytes=70 << 20))
+    deaf = []
+    with socket.create_connection(
+        ("127.0.0.1", lab.port), WAIT_S, source_address=("127.0.0.2", 0)
+    ) as reader:
+        reader.sendall(request("/large"))
+        _wait_for(lambda: lab.server.unread_bytes >= 32 << 20)
+        for _number in range(6):
+            deaf.append(lab.connect())
+            deaf[-1].sendall(request("/large"))
+            _wait_for(lambda: lab.server.unread_bytes >= 64 << 20)
+        assert len(receive_answer(reader)[2]) == 32 << 20
+    for sock in deaf:
         sock.close()
 
 

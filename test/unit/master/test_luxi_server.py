@@ -18,9 +18,16 @@ from ganeti import errors
 from ganeti.luxi import client as luxi
 from ganeti.luxi import protocol as wire
 from ganeti.master import luxi_server
-from ganeti.master.luxi_server import LuxiHandler, LuxiRequest, LuxiServer, clients_for
+from ganeti.master.luxi_server import (
+    LuxiHandler,
+    LuxiRequest,
+    LuxiServer,
+    MemoryLimits,
+    clients_for,
+)
 from ganeti.utils import memory, net
 from ganeti.utils.effort import LOOK_EVERY, Effort
+from ganeti.utils.unread import UnreadAnswers
 
 PATIENCE_S = 60.0
 
@@ -183,7 +190,7 @@ def test_large_messages_of_many_clients_share_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "LARGE_BYTES", 10_000)
-    lab = Lab(tmp_path, limit_bytes=100_000, waiting_bytes=150_000)
+    lab = Lab(tmp_path, limit_bytes=100_000, memory_limits=MemoryLimits(150_000))
     try:
         first, second = lab.raw(), lab.raw()
         message = wire.encode_request("Echo", ["x" * 90_000])
@@ -370,6 +377,61 @@ def test_what_a_client_does_not_read_is_bounded(lab: Lab) -> None:
             assert client.call("Echo") == []
         assert connection.outbox_bytes < (1 << 20) + 300_000
         assert len(read_answers(sock, 300)) == 300
+
+
+def test_what_all_clients_do_not_read_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes are counted. The connections which took nothing for longest end, and readers do not."""
+    most = 20_000_000
+    lab = Lab(tmp_path, memory_limits=MemoryLimits(1 << 27, 1 << 40, most))
+    peaks: list[int] = []
+    real = UnreadAnswers.add
+
+    def add(self: Any, connection: Any, size: int) -> list[Any]:
+        ended: list[Any] = real(self, connection, size)
+        peaks.append(self.bytes)
+        return ended
+
+    monkeypatch.setattr(UnreadAnswers, "add", add)
+    deaf = [lab.raw() for _number in range(12)]
+    for number, sock in enumerate(deaf):
+        sock.sendall(wire.encode_request("Large", [4_000_000]))
+        until(lambda before=number: len(peaks) > before)
+    assert max(peaks) <= most
+    with lab.client() as client:
+        large = client.call("Large", 8_000_000)
+        assert len(large) == 8_000_000
+    assert max(peaks) <= most
+    # The oldest ones have lost their connection; the last one still gets its answer.
+    with contextlib.suppress(ConnectionError):
+        while deaf[0].recv(1 << 20):
+            pass
+    assert len(read_answers(deaf[-1], 1)) == 1
+    for sock in deaf:
+        sock.close()
+    until(lambda: lab.server.unread_bytes == 0)
+    lab.stop()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_who_reads_a_part_is_counted_with_the_whole(tmp_path: Path, own: bool) -> None:
+    """The memory of an answer is free only when all of it was taken."""
+    limits = (1 << 40, 10_000_000) if own else (10_000_000, 1 << 40)
+    lab = Lab(tmp_path, memory_limits=MemoryLimits(1 << 27, *limits))
+    with lab.raw() as first, lab.raw() as second:
+        first.sendall(wire.encode_request("Large", [6_000_000]))
+        until(lambda: lab.server.unread_bytes > 6_000_000)
+        got = len(first.recv(5_000_000, socket.MSG_WAITALL))
+        assert lab.server.unread_bytes > 6_000_000
+        second.sendall(wire.encode_request("Large", [6_000_000]))
+        until(lambda: lab.server.connections == 1)
+        with contextlib.suppress(ConnectionError):
+            while data := first.recv(1 << 20):
+                got += len(data)
+        assert got < 6_000_000, "its connection has ended"
+        assert len(read_answers(second, 1)) == 1
+    lab.stop()
 
 
 def test_requests_are_not_read_without_end(lab: Lab) -> None:
