@@ -85,6 +85,7 @@ def unpack(keys: list[bytes], datagram: bytes) -> Signed:
         raise errors.ConfdClientError("the envelope has an incomplete surrogate pair")
     for key in keys:
         # Only ASCII text can be compared in constant time; any other signature is wrong.
+        signature = signature.lower()
         if signature.isascii() and hmac.compare_digest(_signature(key, salt, text), signature):
             return Signed(salt, _parse(text.encode("utf-8")), key, signature)
     raise BadSignature("the signature is not one of this cluster's")
@@ -124,6 +125,16 @@ def pack_request(key: bytes, request: ConfdRequest, now: float) -> bytes:
     return pack(key, str(int(now)), message)
 
 
+def whole_number(value: Any) -> int | None:
+    """Return the whole number that a value of JSON is; None if it is something else.
+
+    Languages with one type of numbers write ``3.0`` for 3.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def parse_request(message: Any) -> ConfdRequest:
     """Read the message of a request.
 
@@ -131,10 +142,10 @@ def parse_request(message: Any) -> ConfdRequest:
     """
     if not isinstance(message, dict):
         raise errors.ConfdClientError("the request is not a JSON object")
-    kind, rsalt = message.get("type"), message.get("rsalt")
+    kind, rsalt = whole_number(message.get("type")), message.get("rsalt")
     if message.get("protocol") != const.PROTOCOL_VERSION:
         raise errors.ConfdClientError("the request has another protocol")
-    if not isinstance(kind, int) or isinstance(kind, bool) or not isinstance(rsalt, str):
+    if kind is None or not isinstance(rsalt, str):
         raise errors.ConfdClientError("the request lacks type or rsalt")
     if not _is_encodable(rsalt):
         # It becomes the salt of the answer, which is signed.

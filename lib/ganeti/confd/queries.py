@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from ganeti import ht
-from ganeti.confd.protocol import ConfdReply, ConfdRequest
+from ganeti.confd.protocol import ConfdReply, ConfdRequest, whole_number
 from ganeti.constants import confd as const
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Instance, Node, codec, fill
@@ -22,6 +22,9 @@ from ganeti.utils import text
 
 # An index in a JSON pointer; a number of thousands of digits cannot be converted.
 _INDEX = re.compile(r"[0-9]{1,9}")
+
+# Fields of the master, as texts.
+_FIELDS = ("0", "1", "2")
 
 # Index of the secret in the logical id of a DRBD disk.
 _DRBD_SECRET = 5
@@ -174,13 +177,13 @@ class ConfigFacts:
             query = {const.KEY_IP: query}
         if not isinstance(query, dict):
             raise _QueryError(_ARGUMENT)
-        # Clients which send every key write null for what they do not ask.
+        # Clients which send every key write null, or an empty list, for what they do not ask.
         address, addresses = query.get(const.KEY_IP), query.get(const.KEY_IPLIST)
-        if (address is None) == (addresses is None):
-            raise _QueryError(_ARGUMENT)
         link = self.link(query.get(const.KEY_LINK))
         if address is not None:
             return self._node_of_address(link, address), self.serial
+        if addresses is None:
+            addresses = []
         if not isinstance(addresses, list):
             raise _QueryError(_ARGUMENT)
         found: list[list[Any]] = []
@@ -188,7 +191,7 @@ class ConfigFacts:
             try:
                 found.append([const.STATUS_OK, self._node_of_address(link, address), self.serial])
             except _QueryError as err:
-                found.append([const.STATUS_ERROR, err.error, self.serial])
+                found.append([const.STATUS_ERROR, err.error, 0])
         return found, self.serial
 
     def _node_of_address(self, link: str, address: Any) -> str:
@@ -216,9 +219,11 @@ class ConfigFacts:
         }
         found = []
         for field in fields:
-            if not isinstance(field, int) or isinstance(field, bool) or field not in known:
+            # The client of the original writes the numbers as texts.
+            number = int(field) if field in _FIELDS else whole_number(field)
+            if number not in known:
                 raise _QueryError(_ARGUMENT)
-            found.append(known[field])
+            found.append(known[number])
         return found, self.serial
 
     def node_ips(self, _query: Any) -> AnswerAndSerial:
@@ -296,7 +301,7 @@ class ConfigFacts:
             elif isinstance(value, list) and _INDEX.fullmatch(step) and int(step) < len(value):
                 value = value[int(step)]
             else:
-                raise _QueryError(_UNKNOWN)
+                raise _QueryError(_ARGUMENT)
         return value, self.serial
 
     def data_collectors(self, _query: Any) -> AnswerAndSerial:

@@ -75,6 +75,7 @@ def test_another_key_or_a_changed_byte_is_refused() -> None:
         {"protocol": 2, "type": 0, "rsalt": "x"},
         {"protocol": 1, "type": "0", "rsalt": "x"},
         {"protocol": 1, "type": True, "rsalt": "x"},
+        {"protocol": 1, "type": 0.5, "rsalt": "x"},
         {"protocol": 1, "type": 0},
     ],
 )

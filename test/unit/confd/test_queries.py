@@ -100,17 +100,20 @@ def test_a_plain_candidate() -> None:
         (const.REQ_INSTANCE_DISKS, [], 2),
         (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.9.9.9"}, 0),
         (const.REQ_NODE_BY_INSTANCE_IP, {"1": 3}, 2),
-        (const.REQ_NODE_BY_INSTANCE_IP, {}, 2),
-        (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.0.0.1", "2": []}, 2),
         (const.REQ_NODE_BY_INSTANCE_IP, {"2": "10.0.0.1"}, 2),
         (const.REQ_NODE_BY_INSTANCE_IP, {"0": 1, "1": "10.0.0.1"}, 2),
         (const.REQ_CLUSTER_MASTER, {"3": [9]}, 2),
+        (const.REQ_CLUSTER_MASTER, {"3": ["9"]}, 2),
+        (const.REQ_CLUSTER_MASTER, {"3": ["name"]}, 2),
+        (const.REQ_CLUSTER_MASTER, {"3": [["0"]]}, 2),
+        (const.REQ_CLUSTER_MASTER, {"3": [True]}, 2),
+        (const.REQ_CLUSTER_MASTER, {"3": [0.5]}, 2),
         (const.REQ_CLUSTER_MASTER, "name", 2),
         (const.REQ_INSTANCE_IPS, 5, 2),
         (const.REQ_CONFIG, "cluster", 2),
         (const.REQ_CONFIG, None, 2),
-        (const.REQ_CONFIG, "/cluster/nothing", 0),
-        (const.REQ_CONFIG, "/cluster/enabled_hypervisors/7", 0),
+        (const.REQ_CONFIG, "/cluster/nothing", 2),
+        (const.REQ_CONFIG, "/cluster/enabled_hypervisors/7", 2),
     ],
 )
 def test_wrong_questions(facts: queries.ConfigFacts, kind: int, query: Any, error: int) -> None:
@@ -140,6 +143,11 @@ def test_ways_to_ask_nothing_special(facts: queries.ConfigFacts, query: Any) -> 
 def test_null_is_a_key_which_is_not_asked(facts: queries.ConfigFacts) -> None:
     one = {"0": None, "1": "10.0.0.1", "2": None}
     assert ask(facts, const.REQ_NODE_BY_INSTANCE_IP, one) == ConfdReply(0, "192.0.2.1", 9)
+    # Programs in Haskell write an empty list for a list which they do not ask.
+    full = {"0": None, "1": "10.0.0.1", "2": [], "3": []}
+    assert ask(facts, const.REQ_NODE_BY_INSTANCE_IP, full) == ConfdReply(0, "192.0.2.1", 9)
+    both = {"1": "10.0.0.1", "2": ["10.9.9.9"]}
+    assert ask(facts, const.REQ_NODE_BY_INSTANCE_IP, both) == ConfdReply(0, "192.0.2.1", 9)
     several = {"0": None, "1": None, "2": ["10.0.0.1"]}
     found = ask(facts, const.REQ_NODE_BY_INSTANCE_IP, several)
     assert found == ConfdReply(0, [[0, "192.0.2.1", 9]], 9)
@@ -160,7 +168,7 @@ def test_node_of_an_instance_address(facts: queries.ConfigFacts) -> None:
     assert ask(facts, kind, {"0": "br1", "1": "10.0.0.2"}).answer == "192.0.2.1"
     assert ask(facts, kind, {"2": ["10.0.0.1", "10.0.0.2"]}).answer == [
         [0, "192.0.2.1", 9],
-        [1, 0, 9],
+        [1, 0, 0],
     ]
 
 

@@ -156,8 +156,24 @@ def by_hand(text: str, *, indent: int | None = None) -> bytes:
             0,
         ),
         ('{"type":3,"rsalt":"r","protocol":1,"query":"","client":"of ours"}', "node1.example.com"),
+        # What confd-client of Ganeti 3.0 sends.
+        ('{"protocol": 1, "type": 0, "rsalt": "r"}\n', 3010000),
+        ('{"protocol": 1, "type": 3, "rsalt": "r"}\n', "node1.example.com"),
+        (
+            '{"protocol": 1, "type": 3, "query": {"3": ["0", "1", "2"]}, "rsalt": "r"}\n',
+            ["node1.example.com", "192.0.2.250", "192.0.2.1"],
+        ),
+        ('{"protocol": 1, "type": 1, "query": "node1.example.com", "rsalt": "r"}\n', 0),
+        ('{"protocol": 1, "type": 4, "rsalt": "r"}\n', ["192.0.2.1"]),
+        ('{"protocol": 1, "type": 5, "rsalt": "r"}\n', ["192.0.2.1"]),
+        ('{"protocol": 1, "type": 6, "rsalt": "r"}\n', []),
+        ('{"protocol": 1, "type": 2, "query": {"2": null}, "rsalt": "r"}\n', []),
+        # Other forms which the daemon of Ganeti 3.0 answers.
+        ('{"protocol":1.0,"type":3.0,"query":{"3":[1.0]},"rsalt":"r"}', ["192.0.2.250"]),
+        ('{"protocol":1,"type":2,"query":{},"rsalt":"r"}', []),
     ],
 )
+# The texts are those of the clients and of the daemon of Debian 12, which were tried.
 @pytest.mark.parametrize("indent", [None, 1])
 def test_requests_as_other_clients_write_them(
     one: responder.Responder, text: str, answer: object, indent: int | None
@@ -166,3 +182,13 @@ def test_requests_as_other_clients_write_them(
     assert found is not None
     salt, reply = protocol.unpack_reply([KEY], found)
     assert (salt, reply.status, reply.answer) == ("r", 0, answer)
+
+
+def test_a_signature_in_capital_letters(one: responder.Responder) -> None:
+    """The daemon of Ganeti 3.0 answers it. It is no way to send one request twice."""
+    small = by_hand('{"type":0,"rsalt":"r","protocol":1}')
+    envelope = json.loads(small[4:])
+    large = b"plj0" + json.dumps({**envelope, "hmac": envelope["hmac"].upper()}).encode()
+    assert one.answer(large, NOW, TICK) is not None
+    assert one.answer(small, NOW, TICK) is None
+    assert one.counts == {responder.ANSWERED: 1, responder.REPLAYED: 1}
