@@ -107,13 +107,13 @@ def test_datagrams_which_ended_the_daemon_once(datagram: bytes) -> None:
     assert one.counts == {responder.MALFORMED: 1}
 
 
-def test_an_index_of_thousands_of_digits_is_an_unknown_entry() -> None:
+def test_an_index_of_thousands_of_digits_is_a_wrong_argument() -> None:
     one = fresh()
     request = protocol.ConfdRequest(const.REQ_CONFIG, "/cluster/tags/" + "1" * 5000, "r")
     answer = one.answer(protocol.pack_request(KEY, request, NOW), NOW, TICK)
     assert answer is not None
     reply = protocol.unpack_reply([KEY], answer)[1]
-    assert (reply.status, reply.answer) == (const.STATUS_ERROR, const.ERROR_UNKNOWN_ENTRY)
+    assert (reply.status, reply.answer) == (const.STATUS_ERROR, const.ERROR_ARGUMENT)
 
 
 class Broken(ConfigFacts):
