@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import ROOT, Cluster, made, wait_until
+from harness import Cluster, made, wait_until
 
 import cloud_image
 
@@ -54,7 +54,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(cluster_directory: Path, image: Path) -> Iterator[Cluster]:
     with made(Cluster(cluster_directory, 1, "--hypervisor", "kvm")) as one:
         for node in one.node_names:
-            one.path(node, "srv/ganeti/os/image").symlink_to(ROOT / "doc/examples/os/image")
+            assert one.path(node, "srv/ganeti/os/image").is_symlink()
         one.run("gnt-os", "images", "fetch", "debian-12", str(image)).ok()
         yield one
 

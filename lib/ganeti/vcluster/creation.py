@@ -92,6 +92,10 @@ def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
         )
     if os.path.isdir(f"{cluster.directory}/os/tiny"):
         os.symlink(f"{cluster.directory}/os/tiny", here.to_local("/srv/ganeti/os/tiny"))
+    # With it, "gnt-instance add --image" works as on machines with the package.
+    image = f"{paths.project_dir() or ''}/doc/examples/os/image"
+    if os.path.isdir(image):
+        os.symlink(image, here.to_local("/srv/ganeti/os/image"))
 
 
 def _install_tiny(cluster: VirtualCluster, *, build: bool) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import jobs
 from ganeti.cli.command import Values
+from ganeti.constants import disk
 from ganeti.objects import hypervisors, ipolicy
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def prepare(values: Values) -> None:
     info = client.query_cluster_info()
     values.set("os", values.os or OS)
     values.set("osparams", {**values.osparams, "image": image.name})
+    _choose_template(values, info)
     if not values.disks:
         policy = info["ipolicy"]
         least = whole_mib(image.size)
@@ -77,6 +79,23 @@ def _image(found: Mapping[str, catalogue.Image], name: str) -> catalogue.Image:
             f"the image {name} is not in the catalogue yet.{hint}", errors.ECODE_NOENT
         )
     return catalogue.require(found, name)
+
+
+def _choose_template(values: Values, info: Mapping[str, Any]) -> None:
+    """Choose the first disk template with disks, where the usual one of the cluster is diskless.
+
+    :raises OpPrereqError: the cluster has no other one.
+    """
+    enabled = info.get("enabled_disk_templates") or [""]
+    if values.disk_template or enabled[0] != disk.DISKLESS:
+        return
+    if len(enabled) == 1:
+        raise errors.OpPrereqError(
+            "--image needs a disk, and the cluster has only the disk template diskless. Enable"
+            " another one: gnt-cluster modify --enabled-disk-templates=file,diskless",
+            errors.ECODE_INVAL,
+        )
+    values.set("disk_template", enabled[1])
 
 
 def _require_alone(values: Values) -> None:

@@ -370,6 +370,24 @@ def test_image_needs_nothing_else(gnt: Gnt, cluster: FakeMaster) -> None:
     assert sent(cluster) == WANTED
 
 
+def test_an_image_gets_a_disk_where_the_usual_template_has_none(
+    gnt: Gnt, cluster: FakeMaster
+) -> None:
+    cluster.cluster_info["enabled_disk_templates"] = ["diskless", "file", "plain"]
+    assert gnt("instance add --image debian-12 web1").code == 0
+    assert sent(cluster)["disk_template"] == "file"
+    cluster.jobs.clear()
+    assert gnt("instance add --image debian-12 -t plain web1").code == 0
+    assert sent(cluster)["disk_template"] == "plain"
+    cluster.jobs.clear()
+    cluster.cluster_info["enabled_disk_templates"] = ["diskless"]
+    ended = gnt("instance add --image debian-12 web1")
+    assert ended.code == 1 and "only the disk template diskless" in ended.err
+    cluster.cluster_info["enabled_disk_templates"] = ["drbd", "diskless"]
+    assert gnt("instance add --image debian-12 web1").code == 0
+    assert sent(cluster)["disk_template"] is None
+
+
 def test_an_image_which_can_be_fetched_is_named(gnt: Gnt, cluster: FakeMaster) -> None:
     ended = gnt("instance add --image ubuntu-24.04 web1")
     assert ended.code == 1 and not cluster.jobs

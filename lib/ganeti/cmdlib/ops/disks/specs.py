@@ -135,7 +135,18 @@ def plan_disks(config: Config, template: str, given: Sequence[Mapping[str, Any]]
     """
     if template == DISKLESS:
         if given:
-            raise errors.OpPrereqError("a diskless instance cannot have disks", errors.ECODE_INVAL)
+            enabled = [one for one in config.cluster().enabled_disk_templates if one != DISKLESS]
+            raise errors.OpPrereqError(
+                "a diskless instance cannot have disks, and diskless is what it gets where no disk"
+                " template is named and this one is the first of the cluster. "
+                + (
+                    f"Name another one: -t {' or -t '.join(enabled)}."
+                    if enabled
+                    else "The cluster has no other one: see 'gnt-cluster modify"
+                    " --enabled-disk-templates'."
+                ),
+                errors.ECODE_INVAL,
+            )
         return []
     if not given:
         raise errors.OpPrereqError(
