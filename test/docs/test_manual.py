@@ -33,6 +33,8 @@ OTHERS = {
     "tar": "tar", "umask": "bash", "vgcreate": "lvm2", "vgextend": "lvm2", "eval": "bash",
     "date": "coreutils", "mkdir": "coreutils", "touch": "coreutils", "cp": "coreutils",
     "printf": "bash", "chmod": "coreutils", "qemu-img": "qemu-utils",
+    "hostname": "hostname", "hostnamectl": "systemd", "ls": "coreutils", "netplan": "netplan.io",
+    "nohup": "coreutils", "ssh": "openssh-client", "timedatectl": "systemd",
     "scp": "openssh-client", "ssh-keygen": "openssh-client", "virsh": "libvirt-clients",
 }  # fmt: skip
 #: Programs of this project with a parser of their own: name -> module.
