@@ -146,6 +146,12 @@ ALERTS = {
     "GanetiCommitsFail": Alert(
         {"ganeti_master_config_commits_failed_total": "0x10 1x10"}, 10, 12, {}
     ),
+    "GanetiMasterCannotCommit": Alert(
+        {f"ganeti_master_commit_confirmed_age_seconds{{{_NODE}}}": "0x5 60+60x10"},
+        6,
+        9,
+        {"instance": "node1:1815"},
+    ),
     "GanetiQueuePaused": Alert(
         {f'ganeti_master_queue{{state="paused",{_NODE}}}': "0x5 1x20"},
         6,

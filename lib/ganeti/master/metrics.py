@@ -42,12 +42,29 @@ def measured(context: MasterContext) -> list[dict[str, Any]]:
             "state",
             {"holding": len(context.locks.owners()), "waiting": len(waiting)},
         ),
+        *_commit_age(context),
         _gauge(
             "ganeti_master_queue",
             "Whether the job queue pauses, because jobs cannot be executed",
             "state",
             {"paused": int(context.queue is not None and context.queue.paused() is not None)},
         ),
+    ]
+
+
+def _commit_age(context: MasterContext) -> list[dict[str, Any]]:
+    """Return the time since the last confirmation; [] where nobody is asked for one."""
+    age_s = context.commit_age()
+    if age_s is None:
+        return []
+    return [
+        {
+            "name": "ganeti_master_commit_confirmed_age_seconds",
+            "kind": GAUGE,
+            "help": "Time since a majority of the candidates confirmed that this master can commit",
+            "labels": [],
+            "series": [[[], round(age_s, 3)]],
+        }
     ]
 
 
