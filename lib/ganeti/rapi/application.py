@@ -44,6 +44,14 @@ READ_BODY_BYTES: Final = 2 << 20
 _BODY_ITEMS: Final = 500_000
 # The length of an unknown path which an error repeats.
 _SHOWN: Final = 100
+# The resources from which people begin, with their handlers: a browser is led to the page of all
+# resources, a program finds the page and the description in a header (RFC 8631).
+_ENTRANCES: Final = {"/": "R_root", "/2": "R_2"}
+_PAGE: Final = "/2/doc"
+_LINKS: Final = (
+    "Link",
+    f'<{_PAGE}>; rel="service-doc", </2/openapi.json>; rel="service-desc"; type="application/json"',
+)
 _NAME: Final = re.compile(r"[\w._-]+", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+")
 _PATTERNS: Final = {"job_id": _NUMBER, "disk_index": _NUMBER}
@@ -155,8 +163,12 @@ class RestApplication:
             )
         origin.check(head, operation)
         user = await self._user(operation, resource, method, incoming)
+        accept = head.headers.get("accept")
+        if resource.path in _ENTRANCES and represent.prefers_html(accept):
+            # A browser: a person wants to read.
+            return Response(303, b"", [("Location", _PAGE), *represent.SAFETY, represent.NO_STORE])
         media_type = represent.choose(
-            head.headers.get("accept"), "" if isinstance(operation, Job) else operation.produces
+            accept, "" if isinstance(operation, Job) else operation.produces
         )
         query = checks.published_names(messages.parse_query(head.query), self._state.arguments)
         if head.length and origin.media_type(head) != JSON:
@@ -260,6 +272,8 @@ class RestApplication:
         self, operation: Operation, call: Call, value: Any, media_type: str
     ) -> Response:
         headers = [("Content-Type", media_type), *represent.SAFETY]
+        if call.handler in _ENTRANCES.values():
+            headers.append(_LINKS)
         if isinstance(value, AsyncIterator):
             return Response(200, value, [*headers, represent.NO_STORE])
         if isinstance(value, bytes):

@@ -59,6 +59,15 @@ def choose(accept: str | None, produces: str = "") -> str:
     return YAML if best in _YAML_NAMES else best
 
 
+def prefers_html(accept: str | None) -> bool:
+    """Return whether the client names HTML, and likes it better than JSON, as browsers do."""
+    if not accept:
+        return False
+    ranges = [_range(word) for word in accept.split(",") if word.strip()]
+    named = any(name == "text/html" for name, _quality_of in ranges)
+    return named and _quality("text/html", ranges) > _quality(JSON, ranges)
+
+
 def _range(word: str) -> tuple[str, float]:
     name, *parameters = word.split(";")
     quality = 1.0

@@ -47,6 +47,16 @@ from ganeti.utils import fs
 _log = logging.getLogger(__name__)
 
 _CHALLENGE: Final = (("WWW-Authenticate", f'Basic realm="{passwords.REALM}"'),)
+# What a person or a program has to do after an answer 401.
+_MISSING: Final = (
+    "this request needs a user name and a password (HTTP basic authentication);"
+    " 'rapi-passwd NAME' on the master adds a user"
+)
+_WRONG: Final = "the user name or the password is wrong"
+_NOT_UNDERSTOOD: Final = (
+    "the header Authorization is not understood; its form is 'Basic', then the base64 of"
+    " USER:PASSWORD"
+)
 _OPERATED: Final = (
     "instances_name_startup",
     "instances_name_shutdown",
@@ -202,7 +212,7 @@ class Users:
             return None
         credentials = _decode(authorization)
         if credentials is None:
-            raise Refused(401, headers=_CHALLENGE)
+            raise Refused(401, _NOT_UNDERSTOOD, headers=_CHALLENGE)
         name, password = credentials
         place = self._guesses.place(name, address)
         key = hmac.digest(
@@ -233,7 +243,7 @@ class Users:
         user = await asyncio.shield(running)
         if user is None:
             _log.warning("wrong password for user %r from %s", name[:64], address)
-            raise Refused(401, headers=_CHALLENGE)
+            raise Refused(401, _WRONG, headers=_CHALLENGE)
         return user
 
     async def _judge(
@@ -261,7 +271,7 @@ class Users:
 
     def challenge(self) -> Refused:
         """Make the error for a request which needs credentials."""
-        return Refused(401, headers=_CHALLENGE)
+        return Refused(401, _MISSING, headers=_CHALLENGE)
 
     async def _check(self, user: User | None, place: Place, name: str, password: str) -> bool:
         stored = None if user is None else user.password

@@ -70,6 +70,34 @@ def test_path_and_method(rest: Rest) -> None:
     assert rest("GET", "/2/instances/%ff")[0] == 400
 
 
+_BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+def test_people_and_programs_find_the_documentation(rest: Rest) -> None:
+    for path in ("/", "/2"):
+        status, _body, headers = rest("GET", path, Accept=_BROWSER)
+        assert (status, headers["location"]) == (303, "/2/doc")
+        for accept in ("*/*", "application/json", "text/html;q=0.1,application/json"):
+            status, body, headers = rest("GET", path, Accept=accept)
+            assert (status, body) == (200, None)
+            assert '</2/doc>; rel="service-doc"' in headers["link"]
+            assert '</2/openapi.json>; rel="service-desc"' in headers["link"]
+    assert "link" not in rest("GET", "/2/info")[2]
+    # Everywhere else a browser gets what there is.
+    assert rest("GET", "/version", Accept=_BROWSER)[0] == 200
+
+
+def test_an_answer_401_says_why(rest: Rest) -> None:
+    path = "/2/query/node?fields=name"
+    assert "rapi-passwd NAME" in rest("GET", path, user=None)[1]["explain"]
+    wrong = "the user name or the password is wrong"
+    assert rest("GET", path, user="root:no")[1]["explain"] == wrong
+    # Whether there is such a user is not said.
+    assert rest("GET", path, user="nobody:no")[1]["explain"] == wrong
+    found = rest("GET", path, user=None, Authorization="Bearer x")[1]["explain"]
+    assert "its form is 'Basic'" in found
+
+
 def test_rights(rest: Rest) -> None:
     assert rest("PUT", "/2/tags?tag=x", user=None)[0] == 401
     assert rest("PUT", "/2/tags?tag=x", user="look:pw")[0] == 403
