@@ -166,11 +166,6 @@ def _rewrite(
             made.append((part[0], part[1]))
         else:
             raise errors.ConfigurationError("a part of a file must be an offset and a length")
-    total = sum(part[1] if isinstance(part, tuple) else len(part) for part in made)
-    if total != new_bytes:
-        raise errors.ConfigurationError(
-            f"the parts of the configuration are {total} bytes, not {new_bytes}"
-        )
     path = paths.current().cluster_conf_file
     wanted = Change(base_bytes, base_end.encode("utf-8"), made, new_bytes)
     try:
