@@ -1,7 +1,7 @@
 """Disk images of other programs: looking at them, and converting them with **qemu-img**.
 
-The images come from somewhere else, so they are not trusted. **qemu-img** opens no other file than
-the image and what it writes, and has limits of memory, time and output
+The images come from somewhere else, so they are not trusted. **qemu-img** is not root, opens no
+other file than the image and what it writes, and has limits of memory, time and output
 (:mod:`ganeti.helpers.limited`). The format is never guessed from the
 content when the description says it: a raw disk whose guest has written the header of a qcow2
 image could otherwise name any file of this machine. An image which is based on another file is

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import pwd
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ needs_landlock = pytest.mark.skipif(
     ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) < 1,
     reason="the kernel has no Landlock",
 )
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
 
 
 def run(*words: str | Path, **limits: int) -> subprocess.CompletedProcess[str]:
@@ -78,6 +83,149 @@ def test_files_of_the_node_are_out_of_reach(tmp_path: Path) -> None:
         done = run("--read", mine, "--", "dd", "if=/dev/zero", f"of={target}", "count=1")
         assert "Permission denied" in done.stderr
     assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["mine", "other"]
+
+
+@needs_root
+def test_the_program_is_not_root(tmp_path: Path) -> None:
+    """It has a user and a group which nobody else has, and no further group."""
+    mine = tmp_path / "mine"
+    mine.touch()
+    seen = set()
+    for _ in range(2):
+        done = run("--read", mine, "--", "id")
+        uid = int(done.stdout.partition("uid=")[2].split()[0])
+        assert done.stdout.split() == [f"uid={uid}", f"gid={uid}", f"groups={uid}"]
+        assert uid not in {entry.pw_uid for entry in pwd.getpwall()}
+        seen.add(uid)
+    assert len(seen) == 2 and 0 not in seen
+
+
+@needs_root
+def test_without_landlock_files_of_root_cannot_be_changed(tmp_path: Path) -> None:
+    """What the user may do is left then: here, nothing."""
+    other = tmp_path / "other"
+    other.write_text("other")
+    other.chmod(0o600)
+    tmp_path.chmod(0o755)
+    become = partial(limited._become, limited._libc(), limited.own_id())
+    for reading, codes in ((False, (1, 1)), (True, (0, 1))):
+        change = partial(become, reading)
+        found = tuple(
+            subprocess.run(words, preexec_fn=change, capture_output=True, check=False).returncode
+            for words in (["cat", other], ["dd", "if=/dev/zero", f"of={other}", "count=1"])
+        )
+        # The directory of all temporary files of root is closed for others.
+        assert found == codes
+    assert other.read_text() == "other"
+
+
+@needs_root
+@pytest.mark.parametrize("reading", [False, True])
+def test_no_capability_is_left_but_to_read(
+    reading: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    change = partial(limited._become, limited._libc(), limited.own_id(), reading)
+    assert limited._run(["cat", "/proc/self/status"], (), change, {}) == 0
+    lines = dict(line.split(":\t", 1) for line in capfd.readouterr().out.splitlines())
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(lines[kind], 16) == (1 << 2 if reading else 0)
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "keeps"), [(0o644, False), (0o640, True), (0o600, True)])
+def test_a_file_that_not_everybody_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, keeps: bool
+) -> None:
+    """Only then the program gets the right to read it."""
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    mine.chmod(mode)
+    assert run("--read", mine, "--", "cat", mine).stdout == "mine"
+    asked = []
+
+    def runs(_argv: object, _fds: object, change: object, _names: object) -> int:
+        assert isinstance(change, partial)
+        asked.append(change.args[-1])
+        return 0
+
+    monkeypatch.setattr(limited, "_run", runs)
+    monkeypatch.setattr(limited.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(limited, "restrict", lambda *_: True)
+    limits = ["--memory=1", "--cpu=1", "--file-size=1"]
+    assert limited.main([f"--read={mine}", *limits, "--", "cat", str(mine)]) == 0
+    assert asked == [keeps]
+
+
+@needs_root
+@pytest.mark.parametrize("program", ["true", "false"])
+def test_a_file_that_is_written_is_given_back(tmp_path: Path, program: str) -> None:
+    target = tmp_path / "target"
+    target.touch(0o600)
+    os.chown(target, 5, 7)
+    words = ("--write", target, "--", "stat", "-L", "-c", "%u %g", target)
+    uid, gid = run(*words).stdout.split()
+    assert uid == gid != "5"
+    run("--write", target, "--", program)
+    assert (target.stat().st_uid, target.stat().st_gid) == (5, 7)
+
+
+def test_a_container_without_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the ids of nobody else are not there, ``nobody`` is enough; else the user stays."""
+    one, many = tmp_path / "one", tmp_path / "many"
+    one.write_text("         0       1000          1\n")
+    many.write_text("0 1000 1\n1 100000 65536\n")
+    own = limited._OWN_IDS + os.getpid()
+    known = {"/proc/self/uid_map": many, "/proc/self/gid_map": many}
+    real = limited._is_mapped
+    monkeypatch.setattr(limited, "_is_mapped", lambda path, number: real(known[path], number))
+    monkeypatch.setattr(limited.os, "geteuid", lambda: 0)
+    assert limited.own_id() == 65534
+    known["/proc/self/gid_map"] = one
+    assert limited.own_id() is None
+    many.write_text("0 0 4294967295\n")
+    known["/proc/self/gid_map"] = many
+    assert limited.own_id() == own
+    known["/proc/self/gid_map"] = tmp_path / "missing"
+    assert limited.own_id() is None
+    monkeypatch.setattr(limited.os, "geteuid", lambda: 1000)
+    assert limited.own_id() is None
+
+
+@needs_root
+def test_a_file_system_without_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the user stays, and what was given before is given back."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path in (first, second):
+        path.touch(0o600)
+    real, inode = os.fchown, second.stat().st_ino
+
+    def fchown(fd: int, uid: int, gid: int) -> None:
+        if os.stat(fd).st_ino == inode:
+            raise PermissionError(1, "Operation not permitted")
+        real(fd, uid, gid)
+
+    asked = []
+    monkeypatch.setattr(limited.os, "fchown", fchown)
+    monkeypatch.setattr(limited, "_run", lambda *words: asked.append(words[2]) or 0)
+    monkeypatch.setattr(limited.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(limited, "restrict", lambda *_: True)
+    limits = ["--memory=1", "--cpu=1", "--file-size=1"]
+    assert limited.main([f"--write={first}", f"--write={second}", *limits, "--", "true"]) == 0
+    assert asked == [None]
+    assert first.stat().st_uid == 0
+
+
+def test_messages_name_the_files_as_the_caller_does(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("b\na\n")
+    said = run("--read", mine, "--", "sort", "-c", mine).stderr
+    assert said.endswith(f"sort: {mine}:2: disorder: a\n")
+
+
+def test_messages_are_limited() -> None:
+    """The program goes on, and does not wait for somebody who reads all of them."""
+    done = run("--", "sh", "-c", "head -c 9000000 /dev/zero | tr '\\0' x >&2; echo end")
+    assert (done.stdout, done.returncode, len(done.stderr)) == ("end\n", 0, 1 << 16)
 
 
 def test_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
