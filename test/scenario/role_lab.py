@@ -5,8 +5,10 @@ Shared by the tests of the role: :meth:`Lab.settled` looks at all nodes after a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,6 +207,56 @@ def make_lab(count: int) -> Iterator[Lab]:
     finally:
         cluster.destroy()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def small_disk(data: Path) -> Iterator[Path]:
+    """Put a directory on a small file system of its own, and give its content back. Needs root.
+
+    No process may use it at the begin. The value is a file which :func:`fill` makes larger.
+    """
+    kept = data.with_name(f"{data.name}.kept")
+    shutil.copytree(data, kept)
+    _mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(data))
+    try:
+        shutil.copytree(kept, data, dirs_exist_ok=True)
+        yield data / "filler"
+        (data / "filler").unlink(missing_ok=True)
+        shutil.copytree(data, kept, dirs_exist_ok=True)
+    finally:
+        _let_go(data)
+        shutil.copytree(kept, data, dirs_exist_ok=True)
+        shutil.rmtree(kept)
+
+
+def fill(filler: Path) -> None:
+    """Use all space of the file system of a file."""
+    with filler.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while True:
+            stream.write(b"x" * 4096)
+
+
+@contextlib.contextmanager
+def read_only(data: Path) -> Iterator[None]:
+    """Let nobody make or change a file by its name below a directory. Needs root."""
+    _mount("--bind", str(data), str(data))
+    try:
+        _mount("-o", "remount,bind,ro", str(data))
+        yield
+    finally:
+        _let_go(data)
+
+
+def _mount(*args: str) -> None:
+    subprocess.run(["mount", *args], check=True)
+
+
+def _let_go(data: Path) -> None:
+    # A node daemon holds the copy of the queue for a moment after the last message.
+    wait_until(
+        lambda: subprocess.run(["umount", str(data)], check=False).returncode == 0,
+        "the disk is let go",
+    )
 
 
 def present(lab: Lab) -> tuple[str, list[str]]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from harness import Cluster, alive, wait_until
-from role_lab import MASTERD, Lab, make_lab, present
+from role_lab import MASTERD, Lab, fill, make_lab, present, read_only, small_disk
 
 FAILOVERD = "ganeti-failoverd"
 # The limit of these clusters; the shortest which is allowed. With ``MASTER_FAILOVER_S`` another one
@@ -223,6 +223,58 @@ def test_a_master_whose_requests_are_cut_off(five: AutoLab) -> None:
     lab.cluster.cut()
     lab.settled(new)
     five.wait_watching()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+def test_a_master_whose_disk_is_full(five: AutoLab) -> None:
+    """It answers everybody and can write nothing: the role moves, it ends, and comes back later."""
+    lab = five.lab
+    old, (chosen, *_rest) = present(lab)
+    data = lab.cluster.path(chosen, "var/lib/ganeti")
+    five.cluster.cut_power(chosen)
+    with small_disk(data) as filler:
+        five.cluster.power_on(chosen)
+        lab.settled(old)
+        lab.failover(chosen)
+        lab.settled(chosen)
+        five.forget()
+        fill(filler)
+        new = _replaced(five, chosen, "No space left on device")
+        filler.unlink()
+        lab.settled(new)
+        five.wait_watching()
+        five.cluster.cut_power(chosen)
+    five.cluster.power_on(chosen)
+    lab.settled(new)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
+def test_a_master_whose_disk_is_read_only(five: AutoLab) -> None:
+    """As a kernel makes it after an error of the disk."""
+    lab = five.lab
+    old = five.master()
+    with read_only(lab.cluster.path(old, "var/lib/ganeti")):
+        new = _replaced(five, old, "Read-only file system")
+    lab.settled(new)
+    five.wait_watching()
+
+
+def _replaced(auto: AutoLab, old: str, why: str) -> str:
+    """Wait until another node is the master, because the daemon of the old one cannot write.
+
+    Nobody asks it for a change: it finds out by itself.
+    """
+    others = [node for node in auto.lab.nodes if node != old]
+    new, _ = auto.first_job(others, time.monotonic())
+    assert "cannot commit changes" in "".join(auto.log(node) for node in others)
+    wait_until(lambda: not auto.lab.master_runs(old), "the old master daemon has ended")
+    log = auto.master_log(old)
+    assert "this master cannot commit changes" in log and why in log
+    assert auto.lab.change(new)
+    assert auto.lab.masters() == [new]
+    return new
 
 
 @pytest.mark.long

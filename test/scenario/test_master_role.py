@@ -12,14 +12,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import PATIENCE_S, alive, wait_until
-from role_lab import INSTANCE, MASTERD, NODED, Lab, make_lab, present
+from role_lab import INSTANCE, MASTERD, NODED, Lab, fill, make_lab, present, small_disk
 
 
 @pytest.fixture(scope="module")
@@ -222,32 +221,16 @@ def test_full_disk_on_a_candidate(three: Lab) -> None:
     """The others are enough; it does not become master with what it has, and catches up later."""
     master, (full, _) = present(three)
     data = three.cluster.path(full, "var/lib/ganeti")
-    kept = data.with_name("ganeti.kept")
     # Else the node daemon would go on with a journal that lies below the other file system.
     wait_until(lambda: not list((data / "queue").glob("journal-*")), "its queue is put away")
-    shutil.copytree(data, kept)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(data)], check=True)
-    try:
-        shutil.copytree(kept, data, dirs_exist_ok=True)
-        with (data / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
-            while True:
-                filler.write(b"x" * 4096)
-
+    with small_disk(data) as filler:
+        fill(filler)
         for _ in range(3):
             assert three.change(master)
         three.cluster.on(full, "gnt-cluster", "master-failover").failed("No space left on device")
         assert three.change(master), "the old master was stopped"
-        (data / "filler").unlink()
+        filler.unlink()
         three.settled(master)
-        shutil.copytree(data, kept, dirs_exist_ok=True)
-    finally:
-        # The node daemon holds the copy of the queue for a moment after the last message.
-        wait_until(
-            lambda: subprocess.run(["umount", str(data)], check=False).returncode == 0,
-            "the full disk is let go",
-        )
-        shutil.copytree(kept, data, dirs_exist_ok=True)
-        shutil.rmtree(kept)
     three.settled(master)
 
 

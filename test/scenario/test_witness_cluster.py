@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from harness import Cluster, wait_until
-from role_lab import Lab, make_lab, present
+from role_lab import Lab, make_lab, present, read_only
 from test_auto_master_failover import LIMIT_S, AutoLab
 from test_rapi import Rest, address, passwd
 
@@ -89,6 +90,26 @@ def test_the_machine_of_the_master_dies(two: Two) -> None:
     found = Rest(two.name).get("/2/documents/cluster1")
     assert found["master"] == other
     two.auto.cluster.power_on(old)
+    lab.settled(other)
+    two.auto.wait_watching()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
+def test_the_disk_of_the_master_is_read_only(two: Two) -> None:
+    """Its promise of the document is refused by nobody, but it cannot commit: the other one takes
+    the role, and it ends."""
+    lab = two.auto.lab
+    two.auto.forget()
+    old, (other,) = present(lab)
+    assert lab.change(old)
+    with read_only(lab.cluster.path(old, "var/lib/ganeti")):
+        new, _ = two.auto.first_job([other], time.monotonic())
+        assert new == other and lab.change(other)
+        assert "cannot commit changes" in two.auto.log(other)
+        wait_until(lambda: not lab.master_runs(old), "the old master daemon has ended")
+        assert "Read-only file system" in two.auto.master_log(old)
+        assert Rest(two.name).get("/2/documents/cluster1")["master"] == other
     lab.settled(other)
     two.auto.wait_watching()
 
