@@ -24,9 +24,21 @@ from devel.chaos import evidence, power, schedule
 from devel.chaos.availability import AFTER_S
 from devel.chaos.checker import Promise, Violation
 from devel.chaos.history import now
-from devel.chaos.lab import COMMAND_S, MASTERD, Lab, LabError, name_of, processes, wait_until
+from devel.chaos.lab import (
+    COMMAND_S,
+    MASTERD,
+    Finished,
+    Lab,
+    LabError,
+    name_of,
+    processes,
+    wait_until,
+)
 from devel.chaos.schedule import NODED, Fault, Round
 
+JOINS: Final = "a node joins and leaves"
+# How often a node is emptied and removed until no user has placed something there meanwhile.
+_ATTEMPTS: Final = 8
 UPGRADES: Final = "an upgrade which was interrupted ends"
 Mend = Callable[[], object]
 #: Names of processes, by the detail of ``kill helpers``.
@@ -359,6 +371,29 @@ class Faults:
             ask("end")
 
         return end
+
+    def join_node(self, _node: str, _detail: str) -> Mend | None:
+        """Let another node join, and leave the cluster later."""
+        name, done = self.lab.add_node()
+        self._say(f"      {name or 'a node'} joins: exit {done.code}")
+        if not name:
+            self._broken.append(Violation(JOINS, f"exit {done.code}: {done.text[-1000:]}"))
+            return None
+        return lambda: self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        """Empty a node, and remove it."""
+        done = Finished(None, "", "no master serves")
+        for _ in range(_ATTEMPTS):
+            for master in self.lab.masters()[:1]:
+                argv = ("gnt-node", "maintenance", "--force", "start", name)
+                self.lab.run(master, *argv, timeout_s=COMMAND_S * 2)
+                done = self.lab.run(master, "gnt-node", "remove", name, timeout_s=COMMAND_S * 2)
+            if done.ok:
+                break
+        self._say(f"      {name} leaves: exit {done.code}")
+        if not done.ok:
+            self._broken.append(Violation(JOINS, f"{name}: {done.text[-1000:]}"))
 
     def upgrade(self, node: str, detail: str) -> Mend:
         """Kill an upgrade when it begins a step, let all machines start again, and finish it.

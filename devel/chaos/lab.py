@@ -174,7 +174,21 @@ class Lab:
             path = self.data(self.nodes[0]) / "config.data"
             path.write_text(enlarged(path.read_text()))
         shutil.copy(TOP / "devel/chaos/shim.py", self.directory / "sitecustomize.py")
-        with (self.vc / "enter.sh").open("a") as stream:
+        self._use_shim()
+        for node in self.nodes:
+            users = self.data(node) / "rapi/users"
+            users.parent.mkdir(exist_ok=True)
+            users.write_text(f"{REST_USER[0]} {REST_USER[1]} write\n")
+            users.chmod(0o640)
+            power.begin(self.data(node), self.flushed(node))
+        self._need(self.vcluster("start", str(self.vc)))
+
+    def _use_shim(self) -> None:
+        """Let programs which start from now on load the shim."""
+        path = self.vc / "enter.sh"
+        if "CHAOS_DIRECTORY" in path.read_text():
+            return
+        with path.open("a") as stream:
             stream.write(
                 f"PYTHONPATH={self.directory}:$PYTHONPATH\n"
                 f"CHAOS_DIRECTORY={self.directory}\n"
@@ -185,13 +199,26 @@ class Lab:
                 "    exit 9\n"
                 "fi\n"
             )
-        for node in self.nodes:
-            users = self.data(node) / "rapi/users"
-            users.parent.mkdir(exist_ok=True)
-            users.write_text(f"{REST_USER[0]} {REST_USER[1]} write\n")
-            users.chmod(0o640)
-            power.begin(self.data(node), self.flushed(node))
-        self._need(self.vcluster("start", str(self.vc)))
+
+    def add_node(self) -> tuple[str, Finished]:
+        """Make another node, and let it join; returns its name, and how that ended.
+
+        It is no node of the run: users and faults do not choose it.
+        """
+        done = self.vcluster("add-node", str(self.vc))
+        # The virtual cluster has written its programs anew.
+        self._use_shim()
+        name = done.out.split()[-1] if done.ok else ""
+        if name:
+            for place in ("srv/ganeti/os", "usr/local/lib/ganeti/iallocators"):
+                source, target = self.root(self.nodes[0]) / place, self.root(name) / place
+                target.mkdir(parents=True, exist_ok=True)
+                for one in source.iterdir():
+                    # A new node has some of them, as links to the same files.
+                    if not (target / one.name).exists():
+                        copy = shutil.copytree if one.is_dir() else shutil.copy
+                        copy(one, target / one.name)
+        return name, done
 
     def _make_os(self) -> None:
         script = _SCRIPT.format(python=sys.executable, log=str(self.directory / "scripts.log"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from devel.chaos.availability import AVAILABLE
 from devel.chaos.checker import CHECKS, Violation
-from devel.chaos.faults import UPGRADES
+from devel.chaos.faults import JOINS, UPGRADES
 from devel.chaos.history import FAILED, OK, UNKNOWN
 from devel.chaos.settle import LEAKS, SETTLES, VERIFY
 from devel.chaos.trend import LEAST_SAMPLES, TREND
@@ -114,7 +114,7 @@ class Report:
         for error, count in content["commands with a traceback"].items():
             lines.append(f"  {count} commands ended with an internal error: {error}")
         lines.append("")
-        for promise in (*CHECKS, VERIFY, LEAKS, SETTLES, AVAILABLE, UPGRADES, TREND):
+        for promise in (*CHECKS, VERIFY, LEAKS, SETTLES, AVAILABLE, JOINS, UPGRADES, TREND):
             texts = [one.text for one in self._violations if one.promise == promise]
             few = promise == TREND and content["samples"] < LEAST_SAMPLES
             word = "BROKEN" if texts else "short " if few else "held  "

@@ -192,6 +192,7 @@ MORE_FORGETFUL: Final[dict[str, tuple[int, Any]]] = {
     "damaged byte": (1, lambda rng: f"{rng.choice(TORN_FILES)} {rng.random():.3f}"),
     "hand edit": (2, lambda rng: rng.choice(("stopped", "killed", "restored"))),
     # No node forgets anything by it, but nothing else can be done meanwhile.
+    "join node": (1, lambda rng: ""),
     "upgrade": (1, lambda rng: f"{rng.randint(3, 9)} {rng.choice(('resume', 'back'))}"),
 }
 #: Only with two nodes: the witness does not answer.

@@ -55,6 +55,7 @@ RUNS: dict[str, tuple[tuple[str, ...], tuple[Fault, ...]]] = {
         (Fault(1.0, "pause node", 2, 20.0), Fault(2.0, "maintenance", 1, 6.0)),
     ),
     "upgrade": (("--nodes", "5"), (Fault(1.0, "upgrade", 0, 1.0, "5 resume"),)),
+    "join node": (("--nodes", "5"), (Fault(1.0, "join node", 0, 6.0),)),
     "hand edit": (
         ("--nodes", "5", "--configuration", "large"),
         (Fault(1.0, "hand edit", 0, 0.0, "restored"),),

@@ -1,4 +1,4 @@
-"""Upgrades and maintenances in a chaos run: what is broken, and in which order commands come."""
+"""Upgrades, maintenances and joining nodes in a chaos run: their order, and what is broken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devel.chaos import versions
-from devel.chaos.faults import UPGRADES, Faults
+from devel.chaos.faults import JOINS, UPGRADES, Faults
 from devel.chaos.lab import Finished, Lab
 
 NODE = "node1.example.com"
@@ -32,6 +32,9 @@ class FakeLab(Lab):
 
     def other_versions(self, series: str) -> list[str]:
         return self.wrong
+
+    def add_node(self) -> tuple[str, Finished]:
+        return "" if self.code else "node3.example.com", Finished(self.code, "", "")
 
     def masters(self) -> list[str]:
         return [NODE]
@@ -82,6 +85,28 @@ def test_a_maintenance_ends_after_it_has_begun(lab: FakeLab) -> None:
     lab.gate.release()
     faults._end_commands()
     assert [argv[-2] for argv in lab.commands] == ["start", "end"]
+
+
+def test_a_node_which_has_joined_leaves(lab: FakeLab) -> None:
+    faults = made(lab)
+    end = faults.join_node(NODE, "")
+    assert end is not None
+    end()
+    assert [argv[:2] for argv in lab.commands] == [
+        ("gnt-node", "maintenance"),
+        ("gnt-node", "remove"),
+    ]
+    assert faults.take_broken() == []
+
+
+def test_a_node_which_cannot_join_or_leave_is_found(lab: FakeLab) -> None:
+    faults = made(lab)
+    end = faults.join_node(NODE, "")
+    lab.code = 1
+    lab.gate = threading.Semaphore(100)
+    assert end is not None and faults.join_node(NODE, "") is None
+    end()
+    assert [one.promise for one in faults.take_broken()] == [JOINS, JOINS]
 
 
 def test_the_next_version_is_a_copy_with_another_number(tmp_path: Path) -> None:
