@@ -228,7 +228,10 @@ class FakeRpc:
         return ["boot-id", [], [dict(facts) for _ in args["hv_specs"]]]
 
     def _guest_details(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
-        return {"started": 1000.0, "addresses": [["192.0.2.7", "lease"]]}
+        return {
+            name: {"started": 1000.0, "addresses": [["192.0.2.7", "lease"]]}
+            for name in args["guests"]
+        }
 
     def _node_work(self, node: str, args: dict[str, Any]) -> list[Any]:
         return []

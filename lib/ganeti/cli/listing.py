@@ -60,7 +60,15 @@ WIDE = {
     "export": (),
     "filter": ("uuid",),
     "group": ("pinst_list", "uuid"),
-    "instance": ("be/vcpus", "disk_template", "disk_usage", "nic.ips", "snodes", "tags"),
+    "instance": (
+        "uptime",
+        "addresses",
+        "be/vcpus",
+        "disk_template",
+        "disk_usage",
+        "snodes",
+        "tags",
+    ),
     "job": ("priority", "received_ts", "start_ts", "end_ts"),
     "lock": (),
     "network": ("free_count", "reserved_count", "inst_list", "tags"),
@@ -524,7 +532,8 @@ def table_lines(
     fields = response["fields"]
     unit = values.get("units") or ("h" if values.separator is None else "m")
     verbose = 1 if values.get("verbose") else 0
-    writers = [_writer(field, formatters, unit) for field in fields]
+    plain = values.separator is not None
+    writers = [_writer(field, formatters, unit, plain=plain) for field in fields]
     marks = {status: texts[verbose] for status, texts in _MARKS.items()}
     rows = [
         [
@@ -542,10 +551,15 @@ def table_lines(
     )
 
 
-def _writer(field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit: str) -> Formatter:
-    """Return the function which writes the values of one column."""
+def _writer(
+    field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit: str, *, plain: bool
+) -> Formatter:
+    """Return the function which writes the values of one column.
+
+    :param plain: write spans of time as numbers of seconds.
+    """
     own = formatters.get(field["name"])
-    if own is not None:
+    if own is not None and not (plain and own is format_span):
         return own
     kind = field["kind"]
     if kind == const.KIND_BOOL:
@@ -579,6 +593,13 @@ def format_time(seconds: Any) -> str:
     if not isinstance(seconds, (int, float)):
         return str(seconds)
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def format_span(seconds: Any) -> str:
+    """Return a span of time in its two largest units; with a separator it stays a number."""
+    from ganeti.utils import clock
+
+    return clock.format_span(seconds) if isinstance(seconds, (int, float)) else str(seconds)
 
 
 def format_stamp(stamp: Any) -> str:

@@ -346,6 +346,29 @@ def test_external_storage(context):
     assert answer["data"] == [[[0, {"default": False}]]]
 
 
+def test_uptime_and_addresses_are_asked_for_all_guests_of_a_node_at_once(context, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 5000.0)
+    change_node(context, "node3.example.com", offline=True)
+    context.rpc.answers = {
+        ("guest_details", "node2.example.com"): errors.NodeUnreachable("n", "c", "gone"),
+        ("guest_details", "node4.example.com"): {
+            "instance1.example.com": {"started": 1400.5, "addresses": [["192.0.2.7", "lease"]]},
+        },
+    }
+    answer = queries.query(context, "instance", ["name", "uptime", "addresses"])
+    found = {row[0][1].split(".")[0]: (row[1], row[2]) for row in answer["data"]}
+    assert found["instance1"][0] == [0, 3599]
+    assert found["instance1"][1][1][0] == "192.0.2.7"
+    # It does not run; what its NIC has is known nevertheless.
+    assert found["instance4"] == ([3, None], [0, ["203.0.113.3"]])
+    assert found["instance2"] == ([2, None], [2, None])
+    assert found["instance7"][0] == [4, None]
+    asked = [node for name, node, _ in context.rpc.calls if name == "guest_details"]
+    assert sorted(asked) == ["node2.example.com", "node4.example.com"]
+    guests = dict(context.rpc.calls[-1][2]["guests"])
+    assert guests and all(hypervisor == "fake" for hypervisor, _macs in guests.values())
+
+
 def test_consoles(context):
     answer = queries.query(context, "instance", ["console"], ["==", "name", "instance4"])
     status, console = answer["data"][0][0]

@@ -29,7 +29,9 @@ CONFIG_TEXT = (DATA / "query_cluster.json").read_text()
 #: Fields which nobody else has, with the reason. There is no published field which is missing.
 OWN = {
     "instance": {
+        "addresses": "addresses which nodes know",
         "guest_state": "guests which live and do not run",
+        "uptime": "time since the start of a guest",
         "pending_changes": "changes which wait for a restart of the guest",
         "importing_since": "imports from other clusters which have not ended",
         "nic.ip6s": "IPv6 addresses which networks give",
@@ -53,7 +55,7 @@ OWN = {
     },
 }
 #: Those of them which nodes are asked for.
-OWN_LIVE = {"instance": {"guest_state"}, "node": {"storage"}}
+OWN_LIVE = {"instance": {"addresses", "guest_state", "uptime"}, "node": {"storage"}}
 COMPARE = {"hostname": HOSTNAME, "split_timestamp": TIMESTAMP, "job_id": JOB_ID, "": ""}
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ganeti import hypervisor as drivers
 from ganeti.backend.registry import serves
 from ganeti.hypervisor import console_log
 from ganeti.wire import calls
+
+# Agents which do not answer take a second each; a list of all guests waits this long for all.
+_AGENTS_S = 3.0
+_AGENTS_AT_ONCE = 16
 
 
 @serves(calls.CONSOLE_LOG_READ)
@@ -23,24 +28,47 @@ def read_console_log(instance_uuid: str, lines: int, position: str) -> dict[str,
 
 
 @serves(calls.GUEST_DETAILS)
-def details(
-    instance_name: str,
-    hypervisor: str,  # the call's name for the argument
-    macs: list[str],
-) -> dict[str, Any]:
-    """Return since when a guest runs, and its addresses, see ``wire.calls.GUEST_DETAILS``."""
+def details(guests: dict[str, list[Any]]) -> dict[str, Any]:
+    """Return since when guests run, and their addresses, see ``wire.calls.GUEST_DETAILS``.
+
+    :raises HypervisorError: a hypervisor does not tell which guests run.
+    """
     from ganeti.hypervisor.net import neighbours  # only this call needs it
 
-    driver = drivers.of(hypervisor)
-    found = {address: "guest agent" for address in driver.agent_addresses(instance_name)}
-    for address in neighbours.leased(macs):
-        found.setdefault(address, "lease")
-    for address in neighbours.seen(macs):
-        found.setdefault(address, "seen by the node")
-    return {
-        "started": driver.started_at(instance_name),
-        "addresses": [list(item) for item in found.items()],
+    running = {
+        kind: drivers.of(kind).list_instances() for kind in {facts[0] for facts in guests.values()}
     }
+    guests = {name: facts for name, facts in guests.items() if name in running[facts[0]]}
+    leases, seen = neighbours.leased(), neighbours.seen()
+    found = {}
+    for (name, (hypervisor, macs)), reported in zip(
+        guests.items(), _agent_addresses(guests), strict=True
+    ):
+        addresses = {address: "guest agent" for address in reported}
+        for known, source in ((leases, "lease"), (seen, "seen by the node")):
+            for mac in macs:
+                for address in known.get(mac.lower(), ()):
+                    addresses.setdefault(address, source)
+        found[name] = {
+            "started": drivers.of(hypervisor).started_at(name),
+            "addresses": [list(item) for item in addresses.items()],
+        }
+    return found
+
+
+def _agent_addresses(guests: dict[str, list[Any]]) -> list[list[str]]:
+    """Ask the agents of guests for addresses; those which do not answer in time have none."""
+    deadline = time.monotonic() + _AGENTS_S
+
+    def ask(name: str) -> list[str]:
+        if time.monotonic() > deadline:
+            return []
+        return drivers.of(guests[name][0]).agent_addresses(name)
+
+    if not guests:
+        return []
+    with ThreadPoolExecutor(min(_AGENTS_AT_ONCE, len(guests))) as pool:
+        return list(pool.map(ask, guests))
 
 
 @serves(calls.CONSOLE_LOG_REMOVE)

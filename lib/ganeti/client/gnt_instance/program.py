@@ -26,21 +26,24 @@ if TYPE_CHECKING:
     from ganeti.opcodes.base import OpCode
 
 LIST_FIELDS = ("name", "hypervisor", "os", "pnode", "status", "oper_ram")
-_FORMATTERS = {
-    name: listing.join_list
-    for name in (
-        "disk.sizes",
-        "nic.bridges",
-        "nic.ips",
-        "nic.links",
-        "nic.macs",
-        "nic.modes",
-        "nic.networks",
-        "snodes",
-        "snodes.group",
-        "snodes.group.uuid",
-        "tags",
-    )
+_LISTS = (
+    "addresses",
+    "disk.sizes",
+    "nic.bridges",
+    "nic.ips",
+    "nic.links",
+    "nic.macs",
+    "nic.modes",
+    "nic.networks",
+    "pending_changes",
+    "snodes",
+    "snodes.group",
+    "snodes.group.uuid",
+    "tags",
+)
+_FORMATTERS: dict[str, listing.Formatter] = {
+    "uptime": listing.format_span,
+    **dict.fromkeys(_LISTS, listing.join_list),
 }
 
 

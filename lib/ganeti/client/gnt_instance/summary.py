@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import listing, terminal
-from ganeti.utils import text
+from ganeti.utils import clock, text
 
 if TYPE_CHECKING:
     from typing import Any
@@ -71,7 +71,7 @@ def _state(info: Mapping[str, Any], now: float) -> str:
     guest = info.get("guest")
     if real == "up":
         since = guest and guest["started"]
-        for_time = f" for {uptime(now - since)}" if since else ""
+        for_time = f" for {clock.format_span(now - since)}" if since else ""
         marked = "" if wanted == "up" else f", and is marked {wanted}"
         return f"runs on {info['pnode']}{for_time}{marked}"
     if real is None:
@@ -79,17 +79,6 @@ def _state(info: Mapping[str, Any], now: float) -> str:
     if wanted == "up":
         return "does not run, although it is marked up"
     return "is stopped" if wanted == "down" else f"is stopped, and marked {wanted}"
-
-
-def uptime(seconds: float) -> str:
-    """Return a time with its two largest units: ``3 d 4 h``."""
-    minutes = max(int(seconds), 0) // 60
-    days, hours = divmod(minutes // 60, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes % 60} min"
-    return f"{minutes} min {max(int(seconds), 0) % 60} s"
 
 
 def lines(

@@ -236,11 +236,12 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         answer = self.rpc.call(
             GUEST_DETAILS,
             instance.primary_node,
-            instance_name=instance.name,
-            hypervisor=instance.hypervisor,
-            macs=[nic.mac for nic in instance.nics if nic.mac],
+            guests={
+                instance.name: [instance.hypervisor, [nic.mac for nic in instance.nics if nic.mac]]
+            },
         )
-        seen = {"started": None, "addresses": []} if answer.failure is not None else answer.data
+        known = {} if answer.failure is not None else answer.data
+        seen = known.get(instance.name, {"started": None, "addresses": []})
         return {
             "memory": info["memory"],
             "vcpus": info["vcpus"],

@@ -88,8 +88,8 @@ class KvmHypervisor(base.Hypervisor):
         return self._status.all_info()
 
     def started_at(self, instance_name: str) -> float | None:
-        info = self.instance_info(instance_name)
-        return host.process_start(info.id) if info else None
+        found = self.guests.qemu(layouts.of(instance_name))
+        return host.process_start(found[0]) if found else None
 
     def agent_addresses(self, instance_name: str) -> list[str]:
         from ganeti.hypervisor.kvm import guest_agent  # only this call needs it

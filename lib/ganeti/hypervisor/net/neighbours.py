@@ -21,35 +21,34 @@ LEASE_FILES = ("/var/lib/misc/dnsmasq.leases", "/var/lib/dnsmasq/dnsmasq.leases"
 _COMPLETE = 0x2
 
 
-def seen(macs: Collection[str], path: str = ARP_FILE) -> list[str]:
-    """Return the IPv4 addresses with one of these MAC addresses to which this node has talked."""
-    wanted = {mac.lower() for mac in macs}
-    found = []
+def seen(path: str = ARP_FILE) -> dict[str, list[str]]:
+    """Return the IPv4 addresses to which this node has talked, by MAC address in small letters."""
+    found: dict[str, set[str]] = {}
     for line in _lines(path):
         words = line.split()
         # Address, type of hardware, flags, MAC address, mask, device.
-        if len(words) >= 4 and words[3].lower() in wanted and _has_flag(words[2]):
-            found.append(words[0])
-    return sorted(filter(_is_address, found))
+        if len(words) >= 4 and _has_flag(words[2]) and net.is_ip(words[0]):
+            found.setdefault(words[3].lower(), set()).add(words[0])
+    return {mac: sorted(addresses) for mac, addresses in found.items()}
 
 
 def leased(
-    macs: Collection[str],
-    files: Collection[str] = LEASE_FILES,
-    now: Callable[[], float] = time.time,
-) -> list[str]:
-    """Return the addresses which dnsmasq of this node has leased to these MAC addresses."""
-    wanted = {mac.lower() for mac in macs}
-    found = set()
+    files: Collection[str] = LEASE_FILES, now: Callable[[], float] = time.time
+) -> dict[str, list[str]]:
+    """Return the addresses which dnsmasq of this node has leased, by MAC address in small letters.
+
+    Leases which have ended do not count.
+    """
+    found: dict[str, set[str]] = {}
     for path in files:
         for line in _lines(path):
             words = line.split()
             # End of the lease (0 for never), MAC address, address, name, client.
-            if len(words) < 3 or words[1].lower() not in wanted or not words[0].isdecimal():
+            if len(words) < 3 or not words[0].isdecimal() or not net.is_ip(words[2]):
                 continue
             if int(words[0]) == 0 or int(words[0]) > now():
-                found.add(words[2])
-    return sorted(filter(_is_address, found))
+                found.setdefault(words[1].lower(), set()).add(words[2])
+    return {mac: sorted(addresses) for mac, addresses in found.items()}
 
 
 def _has_flag(word: str) -> bool:
@@ -57,10 +56,6 @@ def _has_flag(word: str) -> bool:
         return bool(int(word, 16) & _COMPLETE)
     except ValueError:
         return False
-
-
-def _is_address(word: str) -> bool:
-    return net.is_ip(word)
 
 
 def _lines(path: str) -> Iterator[str]:

@@ -38,6 +38,7 @@ from ganeti.wire.calls import (
     ALL_INSTANCES_INFO,
     EXPORT_LIST,
     EXTSTORAGE_DIAGNOSE,
+    GUEST_DETAILS,
     NODE_INFO,
     OS_DIAGNOSE,
 )
@@ -410,6 +411,8 @@ class LiveData:
                 self._context.live_seen(view, items)
         if instance_fields.CONSOLES in kinds:
             view.live[instance_fields.CONSOLES] = self._consoles(view, items)
+        if instance_fields.DETAILS in kinds:
+            view.live[instance_fields.DETAILS] = self._details(view, items)
 
     def _nodes(self, view: View, nodes: list[Node]) -> dict[str, Any]:
         cluster = view.cluster
@@ -464,6 +467,38 @@ class LiveData:
         return {
             instance.uuid: _live_instance(instance, answers, found.get(instance.name, {}))
             for instance in instances
+        }
+
+    def _details(self, view: View, instances: list[Instance]) -> dict[str, Any]:
+        by_node: dict[str, list[Instance]] = {}
+        for instance in instances:
+            if not instance.forthcoming and instance.primary_node in view.config.nodes:
+                by_node.setdefault(instance.primary_node, []).append(instance)
+        answers = self._context.rpc.call_many(
+            GUEST_DETAILS,
+            sorted(by_node),
+            patient=False,
+            per_node={
+                uuid: {
+                    "guests": {
+                        instance.name: [
+                            instance.hypervisor,
+                            [nic.mac for nic in instance.nics if nic.mac],
+                        ]
+                        for instance in those
+                    }
+                }
+                for uuid, those in by_node.items()
+            },
+        )
+        return {
+            instance.uuid: (
+                _mark(answers[uuid])
+                if answers[uuid].failure is not None
+                else answers[uuid].data.get(instance.name)
+            )
+            for uuid, those in by_node.items()
+            for instance in those
         }
 
     def _consoles(self, view: View, instances: list[Instance]) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Fields of instances.
 
-Live data ``instances``: UUID of the instance -> :class:`LiveInstance`; ``consoles``: UUID of the
-instance -> how to open the console.
+Live data, all by the UUID of the instance: ``instances``: :class:`LiveInstance`; ``consoles``: how
+to open the console; ``details``: ``started`` and ``addresses``, as ``wire.calls.GUEST_DETAILS``
+returns them, None for a guest which does not run, or a mark.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -41,6 +43,7 @@ from ganeti.query.view import View
 
 LIVE = "instances"
 CONSOLES = "consoles"
+DETAILS = "details"
 
 
 class LiveInstance(NamedTuple):
@@ -139,6 +142,26 @@ def _oper(key: str) -> Callable[[View, Instance], Any]:
         return UNAVAIL if live.info is None else live.info.get(key, NODATA)
 
     return get
+
+
+def _details(view: View, instance: Instance) -> Any:
+    return None if instance.forthcoming else view.live[DETAILS].get(instance.uuid, NODATA)
+
+
+def _uptime(view: View, instance: Instance) -> Any:
+    found = _details(view, instance)
+    if not isinstance(found, dict):
+        return UNAVAIL if found is None else found
+    # The clocks of two machines differ a little.
+    return NODATA if found["started"] is None else max(int(time.time() - found["started"]), 0)
+
+
+def _addresses(view: View, instance: Instance) -> Any:
+    found = _details(view, instance)
+    known = [address for address, _source in found["addresses"]] if isinstance(found, dict) else []
+    configured = [address for nic in instance.nics for address in (nic.ip, nic.ip6) if address]
+    addresses = list(dict.fromkeys([*known, *configured]))
+    return addresses or (UNAVAIL if found is None or isinstance(found, dict) else found)
 
 
 def _console(view: View, instance: Instance) -> Any:
@@ -638,6 +661,23 @@ _FIELDS = [
         "Present number of virtual processors of the guest",
         _oper("vcpus"),
         live=LIVE,
+    ),
+    Field(
+        "uptime",
+        "Uptime",
+        KIND_NUMBER,
+        "Seconds since the guest was started on its node",
+        _uptime,
+        live=DETAILS,
+    ),
+    Field(
+        "addresses",
+        "Addresses",
+        KIND_OTHER,
+        "IP addresses of the guest: those of its guest agent, of leases on its node, those to which"
+        " its node has talked, and those of its NICs",
+        _addresses,
+        live=DETAILS,
     ),
     Field("console", "Console", KIND_OTHER, "How to open the console", _console, live=CONSOLES),
 ]

@@ -158,17 +158,26 @@ ALL_INSTANCES_INFO = Call(
     many=True,
     keep=True,
 )
-#: Ask what a node sees of one of its guests. ``macs``: those of its NICs. -> {"started": seconds
-#: since 1970, null when it is not known; "addresses": list of [address, who knows it]}
+#: Ask what a node sees of its guests. ``guests``: name -> hypervisor, MAC addresses of its NICs.
+#: -> dict of name -> {"started": seconds since 1970, null when it is not known; "addresses": list
+#: of [address, who knows it]}, without the guests which do not run
 GUEST_DETAILS = Call(
     "guest_details",
     (
-        Arg("instance_name", PLAIN, ht.NonEmptyString),
-        Arg("hypervisor", PLAIN, ht.NonEmptyString),
-        Arg("macs", PLAIN, ht.ListOf(ht.NonEmptyString)),
+        Arg(
+            "guests",
+            PLAIN,
+            ht.DictOf(ht.NonEmptyString, ht.Tuple(ht.NonEmptyString, ht.ListOf(ht.NonEmptyString))),
+        ),
     ),
-    ResultCodec(ht.And("what a node sees of a guest", ht.Dict, ht.Type("details", _is_details))),
+    ResultCodec(
+        ht.DictOf(
+            ht.NonEmptyString,
+            ht.And("what a node sees of a guest", ht.Dict, ht.Type("details", _is_details)),
+        )
+    ),
     timeout_s=15,
+    many=True,
 )
 #: Ask for a part of the log of a guest's console: its last lines, or what follows a position.
 #: -> {} when the node has none, or {"text", "position", "lost"}; see hypervisor.console_log.read

@@ -248,3 +248,14 @@ def test_list_fields(gnt: Gnt, master: FakeMaster) -> None:
     assert ended.code == 14
     fields = json.loads(gnt("instance list-fields --output=json name").out)
     assert fields == [FIELDS[0]]
+
+
+def test_uptime_is_a_span_for_users_and_seconds_for_programs(gnt: Gnt, master: FakeMaster) -> None:
+    master.fields["instance"] = [
+        *FIELDS,
+        {"name": "uptime", "title": "Uptime", "kind": "number", "doc": "time"},
+    ]
+    for row in master.rows["instance"]:
+        row["uptime"] = 93784
+    assert "1 d 2 h" in gnt("instance list -o name,uptime").out
+    assert "web1.example.com:93784" in gnt("instance list -o name,uptime --separator=:").out

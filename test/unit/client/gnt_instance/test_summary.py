@@ -112,11 +112,3 @@ def test_everything_by_option_and_without_a_terminal(
     assert gnt("instance info --all-parameters web1").out == TEXT
     monkeypatch.setattr(terminal, "is_terminal", lambda stream: False)
     assert gnt("instance info web1").out == TEXT
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(-5, "0 min 0 s"), (61, "1 min 1 s"), (3661, "1 h 1 min"), (90000, "1 d 1 h")],
-)
-def test_uptime(seconds: float, shown: str) -> None:
-    assert summary.uptime(seconds) == shown

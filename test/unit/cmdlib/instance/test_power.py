@@ -522,7 +522,7 @@ def test_query_data_describes_the_running_guest_if_it_is_wanted():
     assert facts["guest"]["addresses"] == [["192.0.2.7", "lease"]]
     assert facts["guest"]["memory"] > 0
     ((_node, args),) = master.rpc.of("guest_details")
-    assert args["macs"] == ["aa:00:00:00:00:03"]
+    assert args["guests"] == {"web.example.com": ["fake", ["aa:00:00:00:00:03"]]}
     # A node of the release before does not know the call.
     master.rpc.errors["guest_details"] = "no such call"
     (facts,) = master.run(op).values()

@@ -27,13 +27,15 @@ duid 00:01:00:01
 def test_what_the_node_has_talked_to(tmp_path: Path) -> None:
     path = tmp_path / "arp"
     path.write_text(ARP)
-    assert neighbours.seen([MAC], str(path)) == ["192.0.2.7"]
-    assert neighbours.seen([], str(path)) == []
-    assert neighbours.seen([MAC], str(tmp_path / "nosuch")) == []
+    other = "aa:00:00:00:00:02"
+    assert neighbours.seen(str(path)) == {MAC: ["192.0.2.7"], other: ["192.0.2.9"]}
+    assert neighbours.seen(str(tmp_path / "nosuch")) == {}
 
 
 def test_leases_which_have_not_ended(tmp_path: Path) -> None:
     path = tmp_path / "leases"
     path.write_text(LEASES)
     files = [str(tmp_path / "nosuch"), str(path)]
-    assert neighbours.leased([MAC], files, lambda: 100.0) == ["192.0.2.20", "192.0.2.22"]
+    found = neighbours.leased(files, lambda: 100.0)
+    assert found[MAC] == ["192.0.2.20", "192.0.2.22"]
+    assert found["aa:00:00:00:00:02"] == ["192.0.2.23"]
