@@ -1,4 +1,7 @@
-"""The package of Debian, the archive of the source and the wheel, as their users get them."""
+"""The package of Debian, the archive of the source and the wheel, as their users get them.
+
+The last one is the checkout of a contributor, on a machine which is no clean one.
+"""
 
 from __future__ import annotations
 
@@ -142,3 +145,14 @@ def test_the_wheel_is_a_library(checkout: Path, tmp_path: Path) -> None:
     )
     shown = run(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=str(wheel))
     assert str(wheel) in shown
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None,
+    reason="namespaces with another /etc need root",
+)
+def test_tests_on_the_machine_of_a_contributor() -> None:
+    """The place is closed for others, a Ganeti is installed, and /etc/hosts has our names."""
+    printed = run(str(TOP / "test/packages/check"))
+    assert re.search(r"^\d+ passed", printed, re.MULTILINE), printed
+    assert printed.endswith("All steps have passed\n")
