@@ -55,6 +55,15 @@ def test_every_metric_of_the_master_is_told() -> None:
             assert name in page, name
 
 
+def test_every_metric_of_a_guest_is_told() -> None:
+    page = (TOP / "doc/monitoring.rst").read_text()
+    found = {name for name in declared() if name.startswith("ganeti_node_guest")}
+    assert len(found) > 7
+    for name in found:
+        if not name.endswith(("_total", "_bucket", "_count")):
+            assert name in page, name
+
+
 def test_every_alert_names_a_command() -> None:
     rules = yaml.safe_load((EXAMPLES / "alerts.yml").read_text())["groups"][0]["rules"]
     for rule in rules:
@@ -124,6 +133,31 @@ ALERTS = {
         19,
         22,
         {"exported_instance": "web1", "state": "io-error", "instance": "node1:1815"},
+    ),
+    "GanetiGuestBusy": Alert(
+        {
+            f'ganeti_node_guest_cpu_seconds_total{{guest="web1",{_NODE}}}': "0+12x10 120+118x120",
+            f'ganeti_node_guest_vcpus{{guest="web1",{_NODE}}}': "2x130",
+        },
+        70,
+        90,
+        {"guest": "web1"},
+    ),
+    "GanetiGuestOnTwoNodes": Alert(
+        {
+            f'ganeti_node_guest_memory_bytes{{guest="web1",{_NODE}}}': "1024x60",
+            'ganeti_node_guest_memory_bytes{guest="web1",instance="node2:1815"}': "_x5 1024x55",
+        },
+        34,
+        37,
+        {"guest": "web1"},
+        "2",
+    ),
+    "GanetiGuestsNotMeasured": Alert(
+        {f'ganeti_node_guests_measured{{hypervisor="kvm",{_NODE}}}': "1x5 0x30"},
+        19,
+        22,
+        {"hypervisor": "kvm", "instance": "node1:1815"},
     ),
     "GanetiReplicaMissing": Alert(
         {f'ganeti_node_drbd_connected{{minor="3",{_NODE}}}': "1x5 0x30"},

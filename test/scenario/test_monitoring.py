@@ -72,6 +72,27 @@ def test_metrics_of_the_cluster_are_on_the_master(watched: Cluster) -> None:
     assert 'ganeti_node_daemon_up{daemon="ganeti-noded"} 1' in text
 
 
+def test_a_guest_is_on_the_page_of_its_node(watched: Cluster) -> None:
+    """With what it uses, while it runs."""
+    here = watched.node_names[1]
+    watched.add_instance("used", here).ok()
+    watched.run("gnt-instance", "startup", "used").ok()
+
+    def pages_with_it() -> list[str]:
+        return [
+            node
+            for node in watched.node_names
+            if 'ganeti_node_guest_memory_bytes{guest="used' in read(watched, node, "/metrics")
+        ]
+
+    wait_until(lambda: pages_with_it() == [here], "the page of its node has the guest")
+    text = read(watched, here, "/metrics")
+    assert 'ganeti_node_guests_measured{hypervisor="fake"} 1' in text
+    assert 'ganeti_node_guest_vcpus{guest="used' in text
+    watched.run("gnt-instance", "shutdown", "used").ok()
+    wait_until(lambda: pages_with_it() == [], "a stopped guest is on no page")
+
+
 def test_collectors_are_switched_off_in_the_configuration(watched: Cluster) -> None:
     node = watched.node_names[1]
     watched.run("gnt-cluster", "modify", "--enabled-data-collectors", "diskstats=false").ok()

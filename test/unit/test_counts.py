@@ -43,7 +43,7 @@ MODULES = {
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 106),
     "ganeti-confd": ("import ganeti.server.confd", 118),
-    "ganeti-mond": ("import ganeti.server.mond", 85),
+    "ganeti-mond": ("import ganeti.server.mond", 86),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),
 }

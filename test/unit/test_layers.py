@@ -363,7 +363,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "mond": (
         ("configuration", "openmetrics", "report"),
-        ("collectors", "node_state"),
+        ("collectors", "guests", "node_state"),
         ("registry",),
         ("web",),
     ),

@@ -2,7 +2,7 @@
 
 Names begin with ``ganeti_node_`` for this machine and with ``ganeti_cluster_`` for the cluster.
 They end in the unit, and counters in ``_total``. Labels are few and bounded: devices, minors and
-instances of this node.
+guests of this node.
 
 Source: OpenMetrics 1.0.0; the naming conventions of Prometheus.
 """

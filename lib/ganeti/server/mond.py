@@ -15,14 +15,14 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ganeti import __version__, errors
 from ganeti.constants import ssconf
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
-from ganeti.mond import configuration, node_state
+from ganeti.mond import configuration, guests, node_state
 from ganeti.mond.collectors.cpu_load import LoadOverTime
 from ganeti.mond.collectors.xen import XenGuest
 from ganeti.mond.configuration import ConfdQuestions
@@ -140,6 +140,22 @@ def xen_guests(with_uptime: bool) -> list[XenGuest]:
     return monitored.guests(with_uptime)
 
 
+def measure_guests(hypervisor: str) -> Mapping[str, guests.Usage]:
+    """Return what the guests of a hypervisor use on this node, by name.
+
+    :raises HypervisorError: the hypervisor does not answer.
+    """
+    # Each node loads the drivers of its cluster only.
+    from ganeti import hypervisor as drivers
+
+    return drivers.of(hypervisor).usage()
+
+
+def _hypervisors() -> list[str]:
+    """Return the names of the enabled hypervisors."""
+    return _ssconf(ssconf.HYPERVISOR_LIST).split()
+
+
 def _ssconf(key: str) -> str:
     try:
         return fs.read_file(paths.current().ssconf_file(key))
@@ -156,13 +172,20 @@ async def _serve(
     registry = Registry(
         questions,
         LoadOverTime(),
-        hypervisors=lambda: _ssconf(ssconf.HYPERVISOR_LIST).split(),
+        hypervisors=_hypervisors,
         xen_guests=xen_guests,
     )
     cluster = node_state.ClusterState(is_master=lambda: _ssconf(ssconf.MASTER_NODE).strip() == name)
 
+    guest_metrics = guests.GuestMetrics(_hypervisors, measure_guests)
+
     def extra() -> list[Family]:
-        return [node_state.daemons(), node_state.watcher(), *cluster.families()]
+        return [
+            node_state.daemons(),
+            node_state.watcher(),
+            *guest_metrics.families(),
+            *cluster.families(),
+        ]
 
     server = event_server.Server(
         MonitoringApplication(registry, allowed=allowed(options.allow), extra=extra),

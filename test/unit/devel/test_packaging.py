@@ -86,6 +86,19 @@ def test_the_unit_of_the_watchdog_lets_it_be_urgent() -> None:
     )
 
 
+@pytest.mark.programs
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
+)
+def test_the_unit_of_the_monitoring_daemon_lets_it_measure_guests() -> None:
+    """A QEMU has more capabilities, as the node daemon starts it; then the kernel asks for one."""
+    (names,) = _values("ganeti-mond.service", "CapabilityBoundingSet")
+    kept = [f"+{name.removeprefix('CAP_').lower()}" for name in names.split()]
+    bounded = ["setpriv", f"--bounding-set=-all,{','.join(kept)}"]
+    done = process.run([*bounded, "cat", f"/proc/{os.getpid()}/io"], timeout_s=60, check=False)
+    assert "read_bytes" in done.output, done.output
+
+
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.endswith(".service")])
 def test_sandboxes(unit: str) -> None:
     restricted = bool(_values(unit, "ProtectSystem"))

@@ -27,11 +27,14 @@ class Status:
 
     def list_instances(self) -> list[str]:
         """Return the names of the guests whose QEMU is alive, sorted."""
+        return [name for name in self._names() if self._guests.qemu(layouts.of(name))]
+
+    def _names(self) -> list[str]:
+        """Return the names of the guests which have a pid file, sorted."""
         try:
-            names = fs.list_visible(f"{paths.current().kvm_root}/pid")
+            return fs.list_visible(f"{paths.current().kvm_root}/pid")
         except FileNotFoundError:
             return []
-        return [name for name in names if self._guests.qemu(layouts.of(name))]
 
     def is_running(self, instance_name: str) -> bool:
         """Return True if the guest's QEMU is alive; wait for one which is just ending."""
@@ -98,21 +101,34 @@ class Status:
         The guests of an incoming migration count, too: their QEMU uses memory already.
         """
         found = {}
-        for name in self.list_instances():
-            layout = layouts.of(name)
-            running = self._guests.qemu(layout)
-            if running is None:
-                continue
-            pid, command = running
-            disk_read, disk_written = host.transferred_bytes(pid)
-            net_in, net_out = interfaces.transferred_bytes(nics.guest_network(layout))
-            found[name] = base.Usage(
-                cpu_s=host.cpu_time_s(pid),
-                memory=host.resident_mib(pid),
-                vcpus=command.vcpus,
-                disk_read=disk_read,
-                disk_written=disk_written,
-                net_in=net_in,
-                net_out=net_out,
-            )
+        for name in self._names():
+            try:
+                usage = self._usage(layouts.of(name))
+            except (errors.GenericError, OSError) as err:
+                logging.error("instance %s cannot be measured: %s", name, err)
+                usage = base.Usage()
+            if usage is not None:
+                found[name] = usage
         return found
+
+    def _usage(self, layout: Layout) -> base.Usage | None:
+        """Return what a guest uses; None when it does not run."""
+        running = self._guests.qemu(layout)
+        if running is None:
+            return None
+        pid, command = running
+        disk_read, disk_written = host.transferred_bytes(pid)
+        net_in, net_out = interfaces.transferred_bytes(nics.guest_network(layout))
+        cpu_s, memory = host.cpu_time_s(pid), host.resident_mib(pid)
+        if memory is None:
+            # It has ended meanwhile, and what was read before may be of an empty process.
+            return None
+        return base.Usage(
+            cpu_s=cpu_s,
+            memory=memory,
+            vcpus=command.vcpus,
+            disk_read=disk_read,
+            disk_written=disk_written,
+            net_in=net_in,
+            net_out=net_out,
+        )

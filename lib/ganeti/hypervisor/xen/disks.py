@@ -10,8 +10,10 @@ Source: xl-disk-configuration(5); losetup(8).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,9 +22,39 @@ from ganeti import errors
 from ganeti.hypervisor.xen.record import RecordedDisk
 from ganeti.objects import disk_templates
 from ganeti.objects.disk import FileId
-from ganeti.utils import process
+from ganeti.utils import fs, process
 
 _TIMEOUT_S = 60.0
+# The kernel's side of the disks of all guests: one directory for each disk.
+_BACKENDS = "/sys/bus/xen-backend/devices"
+_BACKEND = re.compile(r"vbd-([0-9]+)-[0-9]+")
+_SECTOR_BYTES = 512
+
+
+def transferred_bytes() -> dict[int, tuple[int, int]]:
+    """Return what the guests have read from and written to their disks, in bytes, by domain.
+
+    A domain whose disks the kernel does not serve is not in the result.
+
+    Source: Linux, ``Documentation/ABI/stable/sysfs-bus-xen-backend``.
+    """
+    try:
+        names = fs.list_visible(_BACKENDS)
+    except OSError:
+        return {}
+    found: dict[int, tuple[int, int]] = {}
+    for name in names:
+        match = _BACKEND.fullmatch(name)
+        if match is None:
+            continue
+        # A disk may be unplugged in between.
+        with contextlib.suppress(OSError, ValueError):
+            counters = f"{_BACKENDS}/{name}/statistics"
+            read = int(fs.read_file(f"{counters}/rd_sect")) * _SECTOR_BYTES
+            written = int(fs.read_file(f"{counters}/wr_sect")) * _SECTOR_BYTES
+            before = found.get(int(match[1]), (0, 0))
+            found[int(match[1])] = (before[0] + read, before[1] + written)
+    return found
 
 
 def attach(disks: Sequence[RecordedDisk]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import interfaces
 from ganeti.hypervisor.xen import (
     adoption,
+    disks,
     guests,
     nics,
     parameters,
@@ -133,16 +134,20 @@ class XenHypervisor(base.Hypervisor):
         return [found[name] for name in sorted(found)]
 
     def usage(self) -> dict[str, base.Usage]:
-        """Measure with one call of ``xl``, and the counters of the interfaces."""
+        """Measure with one call of ``xl``, and the counters of the disks and interfaces."""
         found = {}
+        on_disks = disks.transferred_bytes()
         for domain in guests.guest_domains(self.name):
             if not domain.lives:
                 continue
+            disk_read, disk_written = on_disks.get(domain.id, (None, None))
             net_in, net_out = interfaces.transferred_bytes(nics.guest_network(domain.name))
             found[domain.name] = base.Usage(
                 cpu_s=domain.time_s,
                 memory=domain.memory_mib,
                 vcpus=domain.vcpus,
+                disk_read=disk_read,
+                disk_written=disk_written,
                 net_in=net_in,
                 net_out=net_out,
             )

@@ -13,7 +13,7 @@ from fakes.xen_node import XenNode, driver, instance, nic
 from ganeti import errors, hypervisor
 from ganeti.bootstrap import detection
 from ganeti.hypervisor import base
-from ganeti.hypervisor.xen import record, xl
+from ganeti.hypervisor.xen import disks, record, xl
 
 pytestmark = pytest.mark.programs
 
@@ -421,3 +421,23 @@ def test_a_new_cluster_on_a_machine_under_xen_gets_xen(node: XenNode) -> None:
 def test_a_name_never_leaves_its_directory(node: XenNode, name: str) -> None:
     with pytest.raises(errors.HypervisorError, match="not an instance name"):
         driver().start(replace(instance(), name=name), [])
+
+
+def test_what_a_guest_moves_to_and_from_its_disks(
+    node: XenNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel counts sectors, for each disk; a guest without such a disk has no number."""
+    xen = driver()
+    xen.start(instance(), [node.disk()])
+    monkeypatch.setattr(disks, "_BACKENDS", str(tmp_path / "none"))
+    assert xen.usage()["web1"].disk_read is None
+    (domain,) = (one for one in xl.domains() if one.name == "web1")
+    for disk, read, written in ((51712, "3\n", "4\n"), (51728, "5\n", "6\n"), (51744, "", "")):
+        counters = tmp_path / "backends" / f"vbd-{domain.id}-{disk}" / "statistics"
+        counters.mkdir(parents=True)
+        (counters / "rd_sect").write_text(read)
+        (counters / "wr_sect").write_text(written)
+    (tmp_path / "backends" / f"vif-{domain.id}-0").mkdir()
+    monkeypatch.setattr(disks, "_BACKENDS", str(tmp_path / "backends"))
+    found = xen.usage()["web1"]
+    assert (found.disk_read, found.disk_written) == (8 * 512, 10 * 512)
