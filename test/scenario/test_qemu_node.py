@@ -70,6 +70,8 @@ def test_validation_on_the_node(node: Node, guest: FilledInstance, tmp_path: Pat
                 "usb_devices": "tablet",
                 "migration_caps": "xbzrle:auto-converge",
                 "cpu_mask": "0",
+                "vnc_bind_address": "0.0.0.0",
+                "keymap": "de",
             },
         )
         for params, words in (
@@ -85,6 +87,12 @@ def test_validation_on_the_node(node: Node, guest: FilledInstance, tmp_path: Pat
             ({"soundhw": "organ"}, "Unknown sound card name `organ'"),
             ({"usb_devices": "tablet crane"}, "could not add USB device 'crane'"),
             ({"migration_caps": "xbzrle:teleport"}, "has no capability teleport"),
+            ({"vnc_bind_address": "203.0.113.9"}, "203.0.113.9 is not an address of this node"),
+            ({"spice_bind": "2001:db8::9"}, "2001:db8::9 is not an address of this node"),
+            (
+                {"vnc_bind_address": "127.0.0.1", "keymap": "xx"},
+                "keymap=xx: .*could not read keymap file: 'xx'",
+            ),
             ({"cpu_mask": "0:70000"}, "range '70000' is not possible"),
             ({"cpu_mask": "0-65535"}, "is not one of the [0-9]+ of this node"),
             ({"disk_aio": "native"}, "native needs disk_cache=none"),

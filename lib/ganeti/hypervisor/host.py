@@ -11,7 +11,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.hypervisor.net.addresses import parse_addresses
 from ganeti.storage import image_format
-from ganeti.utils import fs, process
+from ganeti.utils import fs, net, process
 from ganeti.utils.net import wait_readable
 
 _ERROR_LINES = 5
@@ -121,6 +121,19 @@ def interface_address(name: str, version: int) -> str:
     raise errors.HypervisorError(
         f"network interface {name} has no {f'IPv{version} ' if version else ''}address"
     )
+
+
+def require_own_address(parameter: str, address: str | None) -> None:
+    """Check that the display of a guest could listen on the address in a parameter.
+
+    :param address: what else a parameter may have, such as nothing or a directory, is not checked.
+    :raises HypervisorError: no network interface of this node has the address.
+    """
+    if address and net.is_ip(address) and not net.can_bind(address):
+        raise errors.HypervisorError(
+            f"parameter {parameter}: {address} is not an address of this node. Use one which each"
+            " node has, such as 0.0.0.0 or 127.0.0.1."
+        )
 
 
 def read_log(path: str) -> str:

@@ -29,13 +29,7 @@ class RealMachine(base.Machine):
         return os.path.isdir("/run/systemd/system") and os.geteuid() == 0
 
     def owns_address(self, ip: str) -> bool:
-        family = socket.AF_INET6 if net.is_ipv6(ip) else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as sock:
-            try:
-                sock.bind((ip, 0))
-            except OSError:
-                return False
-        return True
+        return net.can_bind(ip)
 
     def is_loopback_only(self, ip: str) -> bool:
         return ip.startswith("127.")

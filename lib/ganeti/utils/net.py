@@ -54,6 +54,17 @@ def is_ip(text: str) -> bool:
     return is_ipv4(text) or is_ipv6(text)
 
 
+def can_bind(ip: str) -> bool:
+    """Return whether a program on this machine can listen on an address."""
+    family = socket.AF_INET6 if is_ipv6(ip) else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.bind((ip, 0))
+    except OSError:
+        return False
+    return True
+
+
 def interface_address(name: str) -> str:
     """Return the first IPv4 address of a network interface of this computer.
 

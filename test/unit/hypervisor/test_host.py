@@ -51,3 +51,16 @@ def test_interfaces_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, 1, [])
     with pytest.raises(errors.HypervisorError, match="'eth9' is neither an address nor a network"):
         host.interface_address("eth9", 0)
+
+
+@pytest.mark.parametrize("address", [None, "", "0.0.0.0", "127.0.0.1", "/run/screens", "eth0"])
+def test_what_a_display_may_listen_on(address: str | None) -> None:
+    host.require_own_address("vnc_bind_address", address)
+
+
+@pytest.mark.parametrize("address", ["203.0.113.9", "2001:db8::9"])
+def test_a_display_cannot_listen_on_an_address_of_another_machine(address: str) -> None:
+    with pytest.raises(
+        errors.HypervisorError, match=f"vnc_bind_address: {address} is not an address of this node"
+    ):
+        host.require_own_address("vnc_bind_address", address)

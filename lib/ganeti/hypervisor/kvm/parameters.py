@@ -42,6 +42,8 @@ def check(hvparams: Mapping[str, Any]) -> None:
         raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
     pinning.masks_of(hvparams)
     spice_address(hvparams)
+    for parameter in ("vnc_bind_address", "spice_bind"):
+        host.require_own_address(parameter, hvparams.get(parameter))
     privileges.check(hvparams)
     if hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI:
         firmware.find_ovmf(hvparams)

@@ -23,7 +23,7 @@ _COMMANDS = "".join(
     for command in ("qmp_capabilities", "query-migrate-capabilities", "quit")
 )
 # Parameters which can be probed without the rest of the guest.
-_PROBED = ("machine_version", "cpu_type", "soundhw", "vga", "usb_devices")
+_PROBED = ("machine_version", "cpu_type", "soundhw", "vga", "usb_devices", "keymap")
 
 
 def check_hardware(hvparams: Mapping[str, Any], qemu: QemuFacts) -> None:
@@ -31,7 +31,11 @@ def check_hardware(hvparams: Mapping[str, Any], qemu: QemuFacts) -> None:
 
     :raises HypervisorError: names the probed parameters and has QEMU's error.
     """
-    probed = [name for name in _PROBED if hvparams.get(name)]
+    probed = [
+        name
+        for name in _PROBED
+        if hvparams.get(name) and (name != "keymap" or _has_keymap(hvparams))
+    ]
     wanted = [name for name in (hvparams.get("migration_caps") or "").split(":") if name]
     if not probed and not wanted:
         return
@@ -54,13 +58,14 @@ def probe_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
     else.
     """
     machine = argv.machine_type(hvparams, qemu)
+    # QEMU reads the file of the keys for VNC only, also when VNC does not listen.
+    screen = ["-vnc", "none", "-k", hvparams["keymap"]] if _has_keymap(hvparams) else []
     return [
         qemu.program,
         "-S",
         "-nodefaults",
         "-no-user-config",
-        "-display",
-        "none",
+        *(screen or ["-display", "none"]),
         "-m",
         "64",
         "-machine",
@@ -70,6 +75,10 @@ def probe_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
         "-qmp",
         "stdio",
     ]
+
+
+def _has_keymap(hvparams: Mapping[str, Any]) -> bool:
+    return bool(hvparams.get("keymap") and hvparams.get("vnc_bind_address"))
 
 
 def _capabilities(output: str) -> set[str]:

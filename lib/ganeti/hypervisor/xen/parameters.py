@@ -40,6 +40,7 @@ def check(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
     if hvparams.get("vif_script"):
         config.part(str(hvparams["vif_script"]), "parameter vif_script")
     _check_processors(hvparams)
+    host.require_own_address("vnc_bind_address", hvparams.get("vnc_bind_address"))
     if hypervisor == hv.XEN_HVM or hvparams.get("type") == GUEST_PVH:
         _require_hardware(hypervisor)
 

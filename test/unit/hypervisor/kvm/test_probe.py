@@ -58,6 +58,13 @@ def test_what_names_nothing_is_not_tried() -> None:
         probe.check_hardware(params(spice_bind="192.0.2.1", use_localtime=True), QEMU)
 
 
+def test_a_keymap_is_read_with_vnc_only() -> None:
+    words = probe.probe_argv(params(vnc_bind_address="0.0.0.0", keymap="de"), QEMU)
+    assert words[4:8] == ["-vnc", "none", "-k", "de"]
+    with process.forbid("there is nothing to ask"):
+        probe.check_hardware(params(keymap="de"), QEMU)
+
+
 @pytest.mark.parametrize(
     ("caps", "words"),
     [
