@@ -16,6 +16,7 @@ The modules in the second part of the table are about one subject and are used b
 :mod:`.terminal`     write lines, use colours, ask questions
 :mod:`.confirmation` ask before a dangerous operation
 :mod:`.table`        aligned columns
+:mod:`.fitting`      make a table fit the terminal
 :mod:`.output`       JSON, YAML and CSV, and the indented text of the info commands
 :mod:`.live`         show something again and again, as ``--watch`` does
 :mod:`.listing`      the commands list and list-fields

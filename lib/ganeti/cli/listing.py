@@ -75,6 +75,9 @@ WIDE = {
     "node": ("cnodes", "ctotal", "group", "role", "pip", "tags"),
     "os": ("api_versions", "parameters", "hidden", "blacklisted"),
 }
+#: Fields with names of machines, whose common domain is left out where a table is too wide.
+_HOSTS = frozenset(("name", "instance", "node", "pnode", "snodes", "pinst_list", "sinst_list"))
+_UNITS = {"m": "MiB", "g": "GiB", "t": "TiB"}
 _RIGHT = frozenset((const.KIND_NUMBER, const.KIND_FLOAT, const.KIND_UNIT))
 _KIND_NAMES = {
     const.KIND_TEXT: "Text",
@@ -109,26 +112,40 @@ class PeopleForm:
 
     :param fields: the fields which are queried.
     :param adapt: makes the table from the answer; both have the shape of an answer to a query.
+    :param wide: the fields of ``-o wide``; those of the list for programs, if it is not given.
     """
 
-    __slots__ = ("adapt", "fields")
+    __slots__ = ("adapt", "fields", "wide")
 
     def __init__(
-        self, fields: Sequence[str], adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+        self,
+        fields: Sequence[str],
+        adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+        wide: Sequence[str] = (),
     ) -> None:
         self.fields = fields
         self.adapt = adapt
+        self.wide = wide
 
 
 def for_people(values: Values) -> bool:
     """Return True if a list is for people: a table on a terminal, with the default columns."""
+    return values.output is None and on_screen(values)
+
+
+def on_screen(values: Values) -> bool:
+    """Return True if a list is a table with titles on a terminal."""
     return (
-        values.output is None
-        and values.separator is None
+        values.separator is None
         and not values.no_headers
         and values.output_format not in opt.DATA_FORMATS
         and terminal.is_terminal(sys.stdout)
     )
+
+
+def _fits(values: Values) -> bool:
+    """Return True if a table is made to fit the terminal: its columns are not chosen one by one."""
+    return on_screen(values) and values.get("output") in (None, ALL_FIELDS, WIDE_FIELDS)
 
 
 class Listing:
@@ -189,7 +206,8 @@ class Listing:
 
         def ask() -> Mapping[str, Any]:
             response = _query(client, self.resource, fields, qfilter, values)
-            return response if people is None else people.adapt(response)
+            adapt = None if people is None else people.adapt
+            return response if adapt is None else adapt(response)
 
         if values.get("watch"):
             return watch(lambda: table_lines(ask(), values, self._formatters), values)
@@ -198,7 +216,8 @@ class Listing:
         gc.disable()
         try:
             response = ask()
-            write(response, values, self._formatters)
+            if not (on_screen(values) and _unknown(response["fields"])):
+                write(response, values, self._formatters)
             return _warn_of_unknown(client, self.resource, response["fields"], values)
         finally:
             gc.enable()
@@ -208,6 +227,8 @@ class Listing:
         if fields == [ALL_FIELDS]:
             return [field["name"] for field in client.query_fields(self.resource)["fields"]]
         if fields == [WIDE_FIELDS]:
+            if self._people is not None and self._people.wide and on_screen(values):
+                return list(self._people.wide)
             more = (name for name in WIDE[self.resource] if name not in self._fields)
             return [*self._fields, *more]
         return fields
@@ -462,8 +483,11 @@ def write(
 def _warn_of_unknown(
     client: luxi.Client, resource: str, fields: Sequence[Mapping[str, Any]], values: Values
 ) -> int:
-    """Warn of fields that do not exist, with similar names; return the exit code."""
-    unknown = [field["name"] for field in fields if field["kind"] == const.KIND_UNKNOWN]
+    """Warn of fields that do not exist, with similar names; return the exit code.
+
+    For people, who see no table then, it is an error.
+    """
+    unknown = _unknown(fields)
     if not unknown:
         return failures.EXIT_SUCCESS
     from ganeti.utils import suggest
@@ -475,8 +499,13 @@ def _warn_of_unknown(
         if len(known) <= _FEW_FIELDS
         else f"See '{values.program} list-fields'."
     )
-    terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} {where}")
+    word = "Error" if on_screen(values) else "Warning"
+    terminal.err(f"{word}: unknown fields {', '.join(unknown)}.{hints} {where}")
     return failures.EXIT_UNKNOWN_FIELD
+
+
+def _unknown(fields: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [field["name"] for field in fields if field["kind"] == const.KIND_UNKNOWN]
 
 
 def as_objects(response: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -542,13 +571,30 @@ def table_lines(
         ]
         for row in response["data"]
     ]
-    columns = [table.Column(field["title"], field["kind"] in _RIGHT) for field in fields]
+    columns = [
+        table.Column(
+            _title(field, unit) if on_screen(values) else field["title"],
+            field["kind"] in _RIGHT,
+            hosts=field["name"] in _HOSTS,
+        )
+        for field in fields
+    ]
     painter = (
         _painter(fields) if values.separator is None and terminal.wants_colour(sys.stdout) else None
     )
+    if _fits(values):
+        from ganeti.cli import fitting  # a program needs it only for people
+
+        return fitting.table_lines(columns, rows, terminal.width(sys.stdout), painter)
     return table.format_table(
         columns, rows, header=not values.no_headers, separator=values.separator, painter=painter
     )
+
+
+def _title(field: Mapping[str, Any], unit: str) -> str:
+    """Return a title, with the unit if the values below it are plain numbers."""
+    title = str(field["title"])
+    return f"{title}({_UNITS[unit]})" if field["kind"] == const.KIND_UNIT and unit != "h" else title
 
 
 def _writer(

@@ -17,13 +17,15 @@ class Column:
     """One column of a table.
 
     :param right: whether its cells are aligned to the right.
+    :param hosts: whether its cells are names of machines, or lists of them with commas.
     """
 
-    __slots__ = ("right", "title")
+    __slots__ = ("hosts", "right", "title")
 
-    def __init__(self, title: str, right: bool = False) -> None:
+    def __init__(self, title: str, right: bool = False, *, hosts: bool = False) -> None:
         self.title = title
         self.right = right
+        self.hosts = hosts
 
 
 def format_table(
@@ -90,3 +92,12 @@ def _painted(
             )
         lines.append(" ".join(cells))
     return lines
+
+
+def line_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """Return the width of the longest line of a table with titles."""
+    widths = [
+        max([len(column.title), *(len(row[index]) for row in rows)])
+        for index, column in enumerate(columns)
+    ]
+    return sum(widths) + len(widths) - 1

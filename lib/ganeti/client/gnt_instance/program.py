@@ -26,6 +26,23 @@ if TYPE_CHECKING:
     from ganeti.opcodes.base import OpCode
 
 LIST_FIELDS = ("name", "hypervisor", "os", "pnode", "status", "oper_ram")
+# On a terminal: what fits into 80 columns, and with -o wide the most important first.
+_PEOPLE_FIELDS = ("name", "status", "pnode", "oper_ram", "os")
+_WIDE_FIELDS = (
+    "name",
+    "status",
+    "uptime",
+    "addresses",
+    "oper_ram",
+    "be/vcpus",
+    "disk_usage",
+    "pnode",
+    "snodes",
+    "disk_template",
+    "os",
+    "hypervisor",
+    "tags",
+)
 _LISTS = (
     "addresses",
     "disk.sizes",
@@ -173,7 +190,12 @@ PROGRAM = Program(
             "Stop instances, destroy their disks and remove them",
         ),
         *listing.commands(
-            listing.Listing("instance", LIST_FIELDS, _FORMATTERS),
+            listing.Listing(
+                "instance",
+                LIST_FIELDS,
+                _FORMATTERS,
+                people=listing.PeopleForm(_PEOPLE_FIELDS, wide=_WIDE_FIELDS),
+            ),
             "List instances",
             [*opt.LIST_OPTIONS, selector.TAGS, selector.NODE, selector.GROUP],
         ),

@@ -259,3 +259,65 @@ def test_uptime_is_a_span_for_users_and_seconds_for_programs(gnt: Gnt, master: F
         row["uptime"] = 93784
     assert "1 d 2 h" in gnt("instance list -o name,uptime").out
     assert "web1.example.com:93784" in gnt("instance list -o name,uptime --separator=:").out
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(terminal, "width", lambda stream: 80)
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_on_a_terminal_the_list_has_few_columns(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("instance list").out.splitlines()[:2] == [
+        "Instance         Status     Primary_node      Memory OS",
+        "web1.example.com running    node1.example.com   128M tiny+plain",
+    ]
+    first = gnt("instance list --no-headers").out.splitlines()[0]
+    assert (
+        first.split() == "web1.example.com fake tiny+plain node1.example.com running 128M".split()
+    )
+    first = gnt("instance list --units=m").out.splitlines()[0]
+    assert first.split() == ["Instance", "Status", "Primary_node", "Memory(MiB)", "OS"]
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_on_a_terminal_an_unknown_field_is_one_error(gnt: Gnt) -> None:
+    ended = gnt("instance list -o name,statsu")
+    assert (ended.code, ended.out) == (14, "")
+    assert "Error: unknown fields statsu. Did you mean 'status'?" in ended.err
+    # Programs get their table.
+    assert "??" in gnt("instance list -o name,statsu --no-headers").out
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_on_a_terminal_all_fields_are_a_list_of_records(gnt: Gnt) -> None:
+    lines = gnt("instance list -o all").out.splitlines()
+    assert lines[0] == "Instance      web1.example.com"
+    assert max(map(len, lines)) <= 80
+    # Columns which are chosen one by one stay as they are.
+    chosen = ",".join(field["name"] for field in FIELDS)
+    assert gnt(f"instance list -o {chosen}").out.splitlines()[0].startswith("Instance ")
+    assert len(gnt(f"instance list -o {chosen}").out.splitlines()) == 4
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_on_a_terminal_wide_has_the_most_important_first(gnt: Gnt, master: FakeMaster) -> None:
+    known = {field["name"] for field in FIELDS}
+    master.fields["instance"] = [
+        *FIELDS,
+        *(
+            {"name": name, "title": name, "kind": "text", "doc": name}
+            for name in ("uptime", "addresses", "be/vcpus", "disk_usage", "snodes", "disk_template")
+            if name not in known
+        ),
+    ]
+    for row in master.rows["instance"]:
+        row.update({"uptime": 61, "addresses": ["192.0.2.7"], "be/vcpus": 1, "disk_usage": 1024})
+        row.update({"snodes": [], "disk_template": "plain"})
+    line = gnt("instance list -o wide").out.splitlines()
+    assert max(map(len, line)) <= 80
+    assert gnt("instance list -o wide").out.index("1 min 1 s") < gnt(
+        "instance list -o wide"
+    ).out.index("192.0.2.7")

@@ -1,0 +1,132 @@
+"""Make a table fit the terminal, so that no line is wrapped.
+
+First the domain which all names of machines have is left out. Then the longest texts are cut, with
+a mark at their end; numbers are never cut. If that is not enough, the table becomes a list of
+records: one line for each value.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from ganeti.cli import table
+from ganeti.cli.table import Column, line_width
+
+#: No text is cut to less than this.
+_SHORTEST = 9
+# The first column says which object it is.
+_SHORTEST_FIRST = 20
+
+_Rows = Sequence[Sequence[str]]
+
+
+def table_lines(
+    columns: Sequence[Column], rows: _Rows, width: int, painter: table.Painter | None = None
+) -> list[str]:
+    """Return the lines of a table with titles, or of a list of records.
+
+    :param width: columns of the terminal.
+    :param painter: function which colours cells; records have no colours.
+    """
+    if line_width(columns, rows) > width:
+        fitted = fit(columns, rows, width)
+        if fitted is None:
+            return records(columns, rows, width)
+        columns, rows = fitted
+    return table.format_table(columns, rows, painter=painter)
+
+
+def fit(columns: Sequence[Column], rows: _Rows, width: int) -> tuple[list[Column], _Rows] | None:
+    """Make a table narrower.
+
+    :param width: columns of the terminal.
+    :returns: columns and rows; None when this is not possible.
+    """
+    rows = _without_domain(columns, rows)
+    too_much = line_width(columns, rows) - width
+    widths = [
+        max([len(column.title), *(len(row[index]) for row in rows)])
+        for index, column in enumerate(columns)
+    ]
+    least = [
+        size if column.right else min(size, _SHORTEST if index else _SHORTEST_FIRST)
+        for index, (column, size) in enumerate(zip(columns, widths, strict=True))
+    ]
+    while too_much > 0:
+        longest = max(range(len(widths)), key=lambda index: widths[index] - least[index])
+        if widths[longest] <= least[longest]:
+            return None
+        widths[longest] -= 1
+        too_much -= 1
+    mark = _mark()
+    fitted = [
+        Column(_cut(column.title, size, mark), column.right)
+        for column, size in zip(columns, widths, strict=True)
+    ]
+    return fitted, [
+        [_cut(text, size, mark) for text, size in zip(row, widths, strict=True)] for row in rows
+    ]
+
+
+def records(columns: Sequence[Column], rows: _Rows, width: int) -> list[str]:
+    """Return the lines of a list with one line for each value of a row.
+
+    Values which are too long are wrapped below themselves.
+    """
+    import textwrap
+
+    label = max((len(column.title) for column in columns), default=0)
+    lines: list[str] = []
+    for row in rows:
+        if lines:
+            lines.append("")
+        for column, text in zip(columns, row, strict=True):
+            lines += textwrap.wrap(
+                text or "-",
+                max(width, label + 20),
+                initial_indent=f"{column.title:<{label}}  ",
+                subsequent_indent=" " * (label + 2),
+                break_on_hyphens=False,
+            )
+    return lines
+
+
+def _without_domain(columns: Sequence[Column], rows: _Rows) -> _Rows:
+    """Leave out the domain of the names of machines, if all have the same one."""
+    hosts = [index for index, column in enumerate(columns) if column.hosts]
+    domains = {
+        name.partition(".")[2] for row in rows for index in hosts for name in _names(row[index])
+    }
+    if len(domains) != 1:
+        return rows
+    suffix = f".{domains.pop()}"
+    return [
+        [
+            ",".join(part.removesuffix(suffix) for part in text.split(","))
+            if index in hosts
+            else text
+            for index, text in enumerate(row)
+        ]
+        for row in rows
+    ]
+
+
+def _names(text: str) -> Iterator[str]:
+    """Return the names of machines in a cell, without marks for missing values."""
+    for part in text.split(","):
+        if part[:1].isalnum():
+            yield part
+
+
+def _cut(text: str, size: int, mark: str) -> str:
+    return text if len(text) <= size else text[: size - 1] + mark
+
+
+def _mark() -> str:
+    """Return what stands at the end of a text which is cut."""
+    try:
+        "\u2026".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "~"
+    return "\u2026"
