@@ -40,6 +40,9 @@ UNREACHED = {
     ("cmdlib/node/oob_command.py", "--ignore-status"): "about power-off; epo ignores the status",
     ("cmdlib/node/set_params.py", "--auto-promote"): "epo sets the flag by force, which warns",
 }
+#: They submit opcodes of other commands, and say so after an error which names an option
+#: (client/test_undo.py).
+UNDO = {("gnt-cluster", "undo"), ("gnt-instance", "undo")}
 
 
 @cache
@@ -179,12 +182,16 @@ def reached_by() -> dict[str, frozenset[tuple[str, str]]]:
 
 @cache
 def opcode_commands(opcode: str) -> frozenset[tuple[str, str]]:
-    return frozenset().union(
-        *(
-            commands
-            for name, commands in reached_by().items()
-            if name.startswith("ganeti.opcodes.") and name.rpartition(".")[2] == opcode
+    return (
+        frozenset()
+        .union(
+            *(
+                commands
+                for name, commands in reached_by().items()
+                if name.startswith("ganeti.opcodes.") and name.rpartition(".")[2] == opcode
+            )
         )
+        .difference(UNDO)
     )
 
 

@@ -247,6 +247,7 @@ LIST_FIELDS_OPTIONS = (NO_HEADERS, SEPARATOR, OUTPUT_FORMAT)
 # Shared by several programs.
 VERBOSE = flag("-v", "--verbose", help="print more messages")
 FORCE = flag("-f", "--force", help="do not ask for confirmation")
+YES = flag("--yes", dest="force_multi", help="the same as --force")
 YES_DO_IT = flag(
     "--yes-do-it", "--ya-rly", dest="yes_do_it", default=None, help="confirm the operation"
 )

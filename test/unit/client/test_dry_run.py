@@ -321,12 +321,14 @@ def test_every_command_that_asks_is_tried() -> None:
     tried = {tuple(line.split(" ")[:2]) for line in ASKING}
     # The first shows the vote, the second its plan (tested above), renumber works without a master
     # (bootstrap/test_renumber.py), the others ask about SSH keys and about keys of the cluster only
-    # after the dry run. Tags of instances and nodes ask when several are selected; those of other
+    # after the dry run. An undo needs a history (test_undo.py). Tags of instances and nodes ask when several are selected; those of other
     # objects never do.
     others = {
         *((name, "add-tags") for name in ("cluster", "group", "network")),
         *((name, "remove-tags") for name in ("cluster", "group", "network")),
         ("cluster", "epo"),
+        ("cluster", "undo"),
+        ("instance", "undo"),
         ("cluster", "master-failover"),
         ("cluster", "renew-crypto"),
         ("cluster", "renumber"),

@@ -123,6 +123,7 @@ def test_no_command_is_forgotten() -> None:
         "list-tags": "prints the tags of one object",
         "console": "a terminal shows one console",
         "rename": "each instance gets another name",
+        "undo": "the plan is about the last change of one instance",
         "top": "a list",
         "list-drbd": "the configuration daemons answer about one node",
         "modify-storage": "a volume of one node",

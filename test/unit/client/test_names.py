@@ -117,6 +117,7 @@ LINES = {
         f"modify -t drbd -n {NODE} {INSTANCE}",
         f"reinstall --force {INSTANCE}",
         f"rename {INSTANCE} new.example.com",
+        f"undo --force {INSTANCE}",
         f"activate-disks {INSTANCE}",
         f"deactivate-disks {INSTANCE}",
         f"grow-disk {INSTANCE} 0 1g",
@@ -220,6 +221,7 @@ def real_queries(master: FakeMaster) -> Iterator[FakeMaster]:
         "QueryGroups": values("group"),
         "QueryNetworks": values("network"),
         "QueryTags": lambda kind, name: [],
+        **_history(next(one for one in DATA.instances.values() if one.name == INSTANCE)),
     }
     master.results = {op_id: {"jobs": []} for op_id in WITH_JOBS}
     master.results |= dict.fromkeys(LISTING, [])
@@ -227,6 +229,30 @@ def real_queries(master: FakeMaster) -> Iterator[FakeMaster]:
     master.results["OP_RESTRICTED_COMMAND"] = lambda op: [(True, "")] * len(op["nodes"])
     master.results["OP_INSTANCE_CONSOLE"] = {"kind": "msg", "instance": "i", "message": "none"}
     yield master
+
+
+def _history(instance: objects.Instance) -> dict[str, Any]:
+    """Return the answers of a master whose last commit changed the tags of an instance."""
+    commit = {
+        "serial": 2,
+        "before": 1,
+        "time": 1764000000.0,
+        "job": None,
+        "count": 1,
+        "changes": [["instances", instance.name, "changed", ["tags"]]],
+    }
+    change = {
+        "kind": "instances",
+        "uuid": instance.uuid,
+        "name": instance.name,
+        "what": "changed",
+        "old": {"tags": ["a"]},
+        "new": {"tags": []},
+    }
+    return {
+        "QueryConfigHistory": lambda limit: [commit],
+        "QueryConfigChanges": lambda first, last: {"changes": [change]},
+    }
 
 
 class _NoLiveData:

@@ -1,4 +1,4 @@
-"""The command ``gnt-cluster history``: commits, differences and old states of the configuration."""
+"""The commands ``gnt-cluster history`` and ``undo``: commits of the configuration."""
 
 from __future__ import annotations
 
@@ -212,6 +212,21 @@ def _show_state(values: Values, point: Point) -> int:
     return failures.EXIT_SUCCESS
 
 
+def undo_commit(values: Values, arguments: list[str]) -> int:
+    """Undo what the job of a commit changed (``undo``)."""
+    from ganeti.cli import undo
+
+    return undo.of_commit(values, arguments)
+
+
+UNDO = Command(
+    "undo",
+    undo_commit,
+    [Argument("unknown", 1, 1)],
+    [opt.FORCE, opt.YES, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
+    "Undo a change of the configuration with opposite jobs, which are shown first",
+    usage="[<options>] <serial>",
+)
 COMMAND = Command(
     "history",
     history,

@@ -133,6 +133,13 @@ def remove(values: Values, arguments: list[str]) -> int:
     return many.run(values, arguments, work)
 
 
+def undo_change(values: Values, arguments: list[str]) -> int:
+    """Undo the last change of an instance (``undo``)."""
+    from ganeti.cli import undo
+
+    return undo.of_instance(values, arguments)
+
+
 # -- console --------------------------------------------------------------------------------------
 
 
@@ -253,6 +260,13 @@ PROGRAM = Program(
         modify.MODIFY,
         reinstall.REINSTALL,
         rename.RENAME,
+        Command(
+            "undo",
+            undo_change,
+            [Argument("instance", 1, 1)],
+            [opt.FORCE, opt.YES, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
+            "Undo the last change of an instance with opposite jobs, which are shown first",
+        ),
         *disks.COMMANDS,
         *snapshots.COMMANDS,
         *tags.commands("instance", "instance", "an instance"),
@@ -279,6 +293,7 @@ PROGRAM = Program(
         "modify": "-B memory=4g,vcpus=4 web1",
         "reinstall": "-o debian+minimal web1",
         "rename": "web1 web2.example.com",
+        "undo": "web1",
         "activate-disks": "web1",
         "deactivate-disks": "web1",
         "grow-disk": "web1 0 5g",
