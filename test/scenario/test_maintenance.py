@@ -104,6 +104,39 @@ def test_the_master_daemon_dies_in_the_middle(cluster: Cluster) -> None:
     assert cluster.places() == before
 
 
+@pytest.mark.long
+def test_an_end_is_given_twice(cluster: Cluster) -> None:
+    """The second one comes while the first one is starting an instance, and waits for it."""
+
+    def ends() -> int:
+        rows = cluster.rows("gnt-job", "list", "-o", "summary")
+        return sum("NODE_MAINTENANCE_END" in row[0] for row in rows)
+
+    before, ended = cluster.places(), ends()
+    cluster.run(*maintenance("start", "--stop")).ok()
+    directory = cluster.path(MASTER, "etc/ganeti/hooks/instance-start-pre.d")
+    directory.mkdir(parents=True)
+    begun, go_on, script = cluster.directory / "begun", cluster.directory / "go-on", directory / "w"
+    for path in (begun, go_on):
+        path.unlink(missing_ok=True)
+    script.write_text(f"#!/bin/sh\ntouch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done\n")
+    script.chmod(0o755)
+    first = cluster.start(*maintenance("end"))
+    wait_until(begun.exists, "an instance is being started")
+    shown = cluster.run(*maintenance("end", "--submit")).ok().stdout
+    assert "was asked for before, and goes on until job" in shown
+    second = cluster.start(*maintenance("end"))
+    go_on.touch()
+    for process in (first, second):
+        out, err = process.communicate()
+        assert process.returncode == 0 and "has ended" in out, out + err
+    script.unlink()
+    assert cluster.places() == before
+    assert state(cluster) == ["-", "N", "Y"]
+    assert ends() == ended + 1, "only the first one has submitted anything"
+    cluster.run(*maintenance("end")).failed("Nothing was changed")
+
+
 def test_an_allocator_chooses_the_nodes_and_two_are_emptied(cluster: Cluster) -> None:
     """The second node gives up what it had taken over from the first one, and both get it back."""
     before = cluster.places()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_node.options import NEW_SECONDARY
+from ganeti.constants import node as node_c
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
     from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode
 
@@ -100,29 +105,73 @@ def _end(client: luxi.Client, values: Values, name: str) -> int:
     ):
         if given:
             raise errors.OpPrereqError(f"{option} is an option of 'start'", errors.ECODE_INVAL)
-    ((name,),) = client.query_nodes([name], ["name"], False)
-    return _run(
-        client,
-        values,
-        OpNodeMaintenanceEnd(
-            node_name=name, move_back=values.move_back, **jobs.common_params(values)
-        ),
-        f"The maintenance of node {name} has ended.",
-        f"Node {name} is still in maintenance.",
+    ((name, state),) = client.query_nodes([name], ["name", "maintenance"], False)
+    done = f"The maintenance of node {name} has ended."
+    not_done = f"Node {name} is still in maintenance."
+    reached = partial(_has_ended, client, name)
+    if state == node_c.MAINTENANCE_RETURNING and values.move_back and not values.dry_run:
+        present = _checks(client, name)
+        if present:
+            terminal.out(
+                f"The end of the maintenance of node {name} was asked for before, and goes on until"
+                f" job {present[-1]} has ended. Nothing was submitted."
+            )
+            if values.submit_only:
+                return failures.EXIT_SUCCESS
+            rows = [(True, job_id) for job_id in present]
+            return _wait(client, values, rows, done, not_done, reached)
+    opcode = OpNodeMaintenanceEnd(
+        node_name=name, move_back=values.move_back, **jobs.common_params(values)
     )
+    return _run(client, values, opcode, done, not_done, reached)
 
 
-def _run(client: luxi.Client, values: Values, opcode: OpCode, done: str, not_done: str) -> int:
-    """Run the opcode, then wait for the jobs which it has submitted.
+def _has_ended(client: luxi.Client, name: str) -> bool:
+    """Tell whether a node is in maintenance no more, also if others have ended it."""
+    ((state,),) = client.query_nodes([name], ["maintenance"], False)
+    return state is None
 
-    The last of them is the check, whose result counts; a failed move is a part of it.
-    """
+
+def _checks(client: luxi.Client, name: str) -> list[int]:
+    """Return the jobs which have not ended, and end the maintenance of a node."""
+    unfinished = [["==", "status", one] for one in ("queued", "waiting", "running")]
+    summary = f"NODE_MAINTENANCE_CHECK({name})"
+    chosen = ["&", ["|", *unfinished], ["=[]", "summary", summary]]
+    return [int(row[0][1]) for row in client.query("job", ["id"], chosen)["data"]]
+
+
+def _run(
+    client: luxi.Client,
+    values: Values,
+    opcode: OpCode,
+    done: str,
+    not_done: str,
+    reached: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run the opcode, then wait for the jobs which it has submitted."""
     result = jobs.run_opcode(opcode, values, client=client)
     if values.dry_run:
         return failures.EXIT_SUCCESS
+    return _wait(client, values, result["jobs"], done, not_done, reached)
+
+
+def _wait(
+    client: luxi.Client,
+    values: Values,
+    rows: Iterable[Sequence[Any]],
+    done: str,
+    not_done: str,
+    reached: Callable[[], bool],
+) -> int:
+    """Wait for jobs.
+
+    The last of them is the check, whose result counts; a failed move is a part of it.
+
+    :param reached: tells after a failure whether others have done it.
+    """
     job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"], named=True)
-    if all(outcome.success for outcome in job_set.wait()):
+    job_set.add_submitted(rows, named=True)
+    if all(outcome.success for outcome in job_set.wait()) or reached():
         terminal.out(done)
         return failures.EXIT_SUCCESS
     terminal.err(not_done)
