@@ -78,6 +78,8 @@ WIDE = {
 #: Fields with names of machines, whose common domain is left out where a table is too wide.
 _HOSTS = frozenset(("name", "instance", "node", "pnode", "snodes", "pinst_list", "sinst_list"))
 _UNITS = {"m": "MiB", "g": "GiB", "t": "TiB"}
+# Precedes a note below a row.
+_INDENT = "    "
 _RIGHT = frozenset((const.KIND_NUMBER, const.KIND_FLOAT, const.KIND_UNIT))
 _KIND_NAMES = {
     const.KIND_TEXT: "Text",
@@ -199,13 +201,13 @@ class Listing:
         people = self._people if for_people(values) else None
         fields = self._selected_fields(values, client) if people is None else [*people.fields]
         fields += [name for name in extra_fields if name not in fields]
-        qfilter = filters.both_filters(self._condition(values, arguments, client), extra_filter)
+        qfilter = filters.both_filters(self.condition(values, arguments, client), extra_filter)
         # The locks of gnt-debug have an older --interval of their own.
         if self.resource != "lock":
             require_watch(values)
 
         def ask() -> Mapping[str, Any]:
-            response = _query(client, self.resource, fields, qfilter, values)
+            response = query(client, self.resource, fields, qfilter, values)
             adapt = None if people is None else people.adapt
             return response if adapt is None else adapt(response)
 
@@ -233,8 +235,12 @@ class Listing:
             return [*self._fields, *more]
         return fields
 
-    def _condition(self, values: Values, arguments: Sequence[str], client: luxi.Client) -> Any:
-        """Return the filter of the arguments and of the option which says what they name."""
+    def condition(self, values: Values, arguments: Sequence[str], client: luxi.Client) -> Any:
+        """Return the filter of the arguments and of the option which says what they name.
+
+        :returns: the filter in list form; None selects everything.
+        :raises OpPrereqError: wrong arguments.
+        """
         mode = values.get("multi_mode")
         if mode is None:
             return filters.make_filter(
@@ -345,10 +351,15 @@ def fields_of_job(text: str | None, default: Sequence[str], known: Iterable[str]
     return list(known) if fields in ([ALL_FIELDS], [WIDE_FIELDS]) else fields
 
 
-def _query(
+def query(
     client: luxi.Client, resource: str, fields: list[str], qfilter: Any, values: Values
 ) -> Mapping[str, Any]:
-    """Ask the master, and sort the rows as ``--sort-by`` says."""
+    """Ask the master, and sort the rows as ``--sort-by`` says.
+
+    :param qfilter: a filter in list form; None selects everything.
+    :returns: the answer, which has the shape that :func:`write` describes.
+    :raises OpPrereqError: the field to sort by does not exist.
+    """
     order = sort_order(values.get("sort_by"))
     # Fields which are only for the order are asked for, too, and not shown.
     hidden = [name for name, _ in order if name not in fields]
@@ -430,11 +441,18 @@ def require_watch(values: Values) -> None:
         raise errors.OpPrereqError("--interval needs --watch", errors.ECODE_INVAL)
 
 
-def watch(take: Callable[[], list[str]], values: Values, default_s: int | None = None) -> int:
+def watch(
+    take: Callable[[], list[str]],
+    values: Values,
+    default_s: int | None = None,
+    *,
+    newest_last: bool = False,
+) -> int:
     """Show a list again and again until the user ends it (``--watch``).
 
     :param take: makes the lines of the table.
     :param default_s: seconds between two lists without ``--interval``.
+    :param newest_last: the last lines, below the titles, are kept if there are too many.
     :returns: the exit code.
     :raises OpPrereqError: the output is not a table on a terminal, or ``--interval`` is wrong.
     """
@@ -454,6 +472,8 @@ def watch(take: Callable[[], list[str]], values: Values, default_s: int | None =
     def lines(rows: int) -> list[str]:
         found = take()
         # The last line is for the cursor.
+        if len(found) >= rows and newest_last:
+            return [found[0], *found[len(found) - rows + 2 :]]
         if len(found) >= rows:
             found[rows - 2 :] = [f"... and {len(found) - rows + 2} more"]
         return found
@@ -557,7 +577,11 @@ def _write_table(
 def table_lines(
     response: Mapping[str, Any], values: Values, formatters: Mapping[str, Formatter]
 ) -> list[str]:
-    """Return the lines of the table for an answer of a query; on a terminal with colours."""
+    """Return the lines of the table for an answer of a query; on a terminal with colours.
+
+    :param response: as of :func:`write`. It may have ``notes``, a text for each row, which follows
+        the row if it is not empty; its first word is coloured.
+    """
     fields = response["fields"]
     unit = values.get("units") or ("h" if values.separator is None else "m")
     verbose = 1 if values.get("verbose") else 0
@@ -582,13 +606,30 @@ def table_lines(
     painter = (
         _painter(fields) if values.separator is None and terminal.wants_colour(sys.stdout) else None
     )
-    if _fits(values):
+    if _fits(values) and "notes" not in response:
         from ganeti.cli import fitting  # a program needs it only for people
 
         return fitting.table_lines(columns, rows, terminal.width(sys.stdout), painter)
-    return table.format_table(
+    lines = table.format_table(
         columns, rows, header=not values.no_headers, separator=values.separator, painter=painter
     )
+    if "notes" in response:
+        return _with_notes(lines, response["notes"])
+    return lines
+
+
+def _with_notes(lines: Sequence[str], notes: Sequence[str]) -> list[str]:
+    """Return the lines of a table with titles, and a note below each row that has one."""
+    found = [lines[0]]
+    for line, note in zip(lines[1:], notes, strict=True):
+        found.append(line)
+        if note:
+            first, *others = terminal.wrapped(f"{_INDENT}{note}", sys.stdout).split("\n")
+            word, colon, rest = first.partition(":")
+            if terminal.wants_colour(sys.stdout):
+                word = terminal.paint(word, terminal.RED)
+            found += [word + colon + rest, *others]
+    return found
 
 
 def _title(field: Mapping[str, Any], unit: str) -> str:

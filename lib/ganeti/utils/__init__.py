@@ -28,6 +28,7 @@ them, so that a command loads only the modules that it uses.
 :mod:`.states`      make only those moves between states which a table allows
 :mod:`.text`        sort names with numbers, format sizes, make identifiers, quote words
 :mod:`.digits`      whether a text is a number
+:mod:`.author`      who submitted a job, as its reason trail says
 :mod:`.suggest`     suggest the name which a user has misspelt
 :mod:`.effort`      limit the work of one request, and end it when nobody waits any more
 :mod:`.linear_re`   search with regular expressions of users, in linear time

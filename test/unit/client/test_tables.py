@@ -79,6 +79,7 @@ ADDED = {
     "--os-parameters-secret-file": "likewise",
     "--metadata": "keys and user data for cloud-init",
     "--no-wait": "leave a canceled job which goes on to its end",
+    "--all": "the list of jobs for people has the last ones",
 }
 #: Commands which nobody else has.
 OWN = {

@@ -12,6 +12,7 @@ from ganeti.cli import failures, filters, jobs, listing, main, selector, termina
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Program, Values
 from ganeti.constants import job as const
+from ganeti.utils.digits import is_number
 
 if TYPE_CHECKING:
     from typing import Any
@@ -59,10 +60,29 @@ _LISTING = listing.Listing("job", LIST_FIELDS, _FORMATTERS, name_field="id", num
 
 
 def list_jobs(values: Values, arguments: list[str]) -> int:
-    """List jobs (``list``)."""
+    """List jobs (``list``): the last ones for people, all for programs, or those of an object."""
     states = filters.simple_filter("status", values.status_filter or ())
     extra_fields = ("archived",) if values.archived else ()
-    return _LISTING.run(values, arguments, extra_filter=states, extra_fields=extra_fields)
+    client = jobs.connect()
+    people = listing.for_people(values)
+    if people or not all(map(is_number, arguments)):
+        from ganeti.client.gnt_job import recent
+
+        by_object = not values.force_filter and any(map(recent.is_object, arguments))
+        if people:
+            listing.require_watch(values)
+            qfilter = None if by_object else _LISTING.condition(values, arguments, client)
+            # Jobs which are given by number or by a filter are all listed.
+            every = (
+                values.all or not by_object and bool(arguments) or any(map(is_number, arguments))
+            )
+            choice = recent.Choice(arguments if by_object else (), qfilter, states, every=every)
+            return recent.show(values, client, choice, extra_fields)
+        if by_object:
+            arguments = [str(one) for one in recent.numbers(client, arguments, extra_fields)]
+    return _LISTING.run(
+        values, arguments, extra_filter=states, extra_fields=extra_fields, client=client
+    )
 
 
 def _job_ids(values: Values, arguments: Sequence[str], client: luxi.Client) -> list[int]:
@@ -361,6 +381,10 @@ _FINISHED = _states(
     "--finished", sorted(const.FINALIZED), "select jobs that have ended, with success or not"
 )
 _ARCHIVED = opt.flag("--archived", help="also list archived jobs, and show which jobs are archived")
+_ALL = opt.flag(
+    "--all",
+    help="on a terminal, also list older jobs than the last ones, and jobs which only read",
+)
 _KILL = opt.flag(
     "--kill", help="kill a running job, whose work may stay incomplete; needs --yes-do-it"
 )
@@ -376,7 +400,7 @@ PROGRAM = Program(
         *listing.commands(
             _LISTING,
             "List jobs and their states",
-            [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
+            [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED, _ALL],
             run=list_jobs,
             argument="jobid",
             usage="",

@@ -352,12 +352,23 @@ def test_top_outlives_a_restart_of_the_master(busy: FakeMaster) -> None:
 @pytest.fixture
 def listed(busy: FakeMaster) -> FakeMaster:
     """A queue of ten jobs, for ``gnt-job list``."""
-    fields = [
-        {"name": name, "title": name.upper(), "kind": kind, "doc": ""}
-        for name, kind in (("id", "number"), ("status", "text"), ("summary", "other"))
-    ]
-    rows = [[[0, number], [0, "running"], [0, ["TEST"]]] for number in range(1, 11)]
-    busy.answers["Query"] = lambda *_: {"fields": fields, "data": rows}
+    kinds = {"id": "number", "status": "text"}
+
+    def query(_what: str, names: list[str], _filter: Any) -> dict[str, Any]:
+        fields = [
+            {"name": name, "title": name.upper(), "kind": kinds.get(name, "other"), "doc": ""}
+            for name in names
+        ]
+        rows = [
+            [
+                [0, {"id": number, "status": "running", "summary": ["TEST"]}.get(name)]
+                for name in names
+            ]
+            for number in range(1, 11)
+        ]
+        return {"fields": fields, "data": rows}
+
+    busy.answers["Query"] = query
     return busy
 
 
@@ -367,16 +378,19 @@ def test_a_list_on_a_terminal_is_shown_again_until_q(listed: FakeMaster) -> None
     asked = len(listed.requests)
     os.write(seen.main, b" ")
     seen.until(lambda text: text.count("\033[J") == 2)
-    assert [method for method, _ in listed.requests[asked:]] == ["Query"]
+    # Which jobs, and what they do.
+    assert [method for method, _ in listed.requests[asked:]] == ["Query", "Query"]
     os.write(seen.main, b"q")
     assert seen.end() == 0
 
 
 @pytest.mark.usefixtures("listed")
 def test_a_long_list_on_a_small_terminal() -> None:
-    seen = Terminal("list", "--watch", "--interval", "3600", rows=4, columns=20)
-    seen.until(lambda text: "... and 9 more" in text)
+    seen = Terminal("list", "--watch", "--interval", "3600", rows=4, columns=30)
+    # The titles, and the newest jobs.
+    seen.until(lambda text: "10   -" in text)
     assert seen.text.count("\r\n") == 3
+    assert "Status" in seen.text
     assert "\033[32mrunning\033[0m" in seen.text
     os.write(seen.main, b"q")
     assert seen.end() == 0

@@ -93,9 +93,9 @@ def test_list_fields(gnt: Gnt) -> None:
 
 
 def test_list_with_a_wrong_id(gnt: Gnt, master: FakeMaster) -> None:
-    ended = gnt("job list abc")
+    ended = gnt("job list 1 a,b")
     assert ended.code == 1
-    assert "'abc' is not a job id" in ended.err
+    assert "'a,b' is not a job id" in ended.err
     assert master.requests == []
 
 
