@@ -10,7 +10,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import client, errors
-from ganeti.cli import terminal
+from ganeti.cli import jobs, terminal
 from ganeti.cli.command import Program
 
 from .conftest import Gnt
@@ -252,7 +252,11 @@ def test_all_succeed(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_INSTANCE_SNAPSHOT"] = "a"
     ended = gnt("instance snapshot --yes web1 web2")
     assert ended.code == 0
-    assert ended.out.splitlines()[-3:] == ["web1: a", "web2: a", "2 instances ready."]
+    assert ended.out.splitlines()[-3:] == [
+        "web1: a",
+        "web2: a",
+        "2 instances recorded in a snapshot.",
+    ]
 
 
 def test_an_export_without_a_disk_is_a_failure(gnt: Gnt, master: FakeMaster) -> None:
@@ -346,3 +350,56 @@ def test_a_secondary_address_belongs_to_one_node(gnt: Gnt, master: FakeMaster) -
 
 def test_the_examples_are_split() -> None:
     assert all(shlex.split(line) for line in INSTANCES)
+
+
+@pytest.mark.parametrize(
+    ("line", "plan", "done"),
+    [
+        ("startup web1 web2", "2 instances will be started:", "2 instances started."),
+        ("shutdown web1 web2", "2 instances will be stopped:", "2 instances stopped."),
+        ("reboot --all", "2 instances will be rebooted:", "2 instances rebooted."),
+        (
+            "reinstall web1 web2",
+            "2 instances will be reinstalled, and the content of their disks will be destroyed:",
+            "2 instances reinstalled.",
+        ),
+    ],
+)
+def test_older_commands_have_the_same_plan_and_end(
+    line: str,
+    plan: str,
+    done: str,
+    gnt: Gnt,
+    master: FakeMaster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    monkeypatch.setattr(terminal, "can_ask", lambda: True)
+    monkeypatch.setattr(terminal, "confirm", confirm)
+    # Programs find the lines which they know.
+    ended = gnt(f"instance {line}")
+    assert (ended.code, asked) == (0, ["Continue?"])
+    assert ended.out.splitlines()[0] == plan
+    assert ended.out.splitlines()[-1].startswith("Waiting for job ")
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(jobs, "_ending", lambda values: None)
+    ended = gnt(f"instance {line}")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, done)
+
+
+def test_an_older_command_names_what_failed(
+    gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(jobs, "_ending", lambda values: None)
+    master.results["OP_INSTANCE_STARTUP"] = lambda op: (
+        errors.OpExecError("no memory") if op["instance_name"] == "web2" else None
+    )
+    ended = gnt("instance startup --yes web1 web2")
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1].endswith("1 of 2 instances started; failed: web2.")

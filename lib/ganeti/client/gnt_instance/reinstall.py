@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import confirmation, failures, jobs, terminal
+from ganeti.cli import confirmation, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.client.gnt_instance import selection
 
 if TYPE_CHECKING:
     from ganeti.luxi import client as luxi
+    from ganeti.opcodes.base import OpCode
 
 
 def _choose_os(client: luxi.Client) -> str:
@@ -49,6 +50,9 @@ def _choose_os(client: luxi.Client) -> str:
     return names[int(answer)]
 
 
+_PLAN = "will be reinstalled, and the content of their disks will be destroyed"
+
+
 def reinstall(values: Values, arguments: list[str]) -> int:
     """Install the operating system of stopped instances again (``reinstall``)."""
     from ganeti.opcodes.instance import OpInstanceReinstall
@@ -64,33 +68,33 @@ def reinstall(values: Values, arguments: list[str]) -> int:
             errors.ECODE_INVAL,
         )
     os_name = _choose_os(client) if values.select_os else values.os
-    if several and not values.force_multi:
-        terminal.out(f"reinstall will be done to {len(names)} instances:")
-        for name in names:
-            terminal.out(f"  {name}")
-    what = "these instances" if several else f"instance {names[0]}"
-    option = "--force-multiple" if several else "--force"
-    if not (values.force_multi if several else values.force):
-        code = confirmation.ask(
-            values, f"The content of the disks of {what} will be destroyed. Continue?", option
+    code = _confirmed(values, names, several=several)
+    if code is not None:
+        return code
+
+    def make(name: str, values: Values) -> OpCode:
+        return OpInstanceReinstall(
+            instance_name=name,
+            os_type=os_name,
+            force_variant=values.force_variant,
+            osparams=values.osparams or None,
+            osparams_private=values.osparams_private or None,
+            osparams_secret=values.osparams_secret or None,
+            **jobs.common_params(values),
         )
-        if code is not None:
-            return code
-    job_set = jobs.JobSet(client, values, verbose=several)
-    for name in names:
-        job_set.add(
-            name,
-            OpInstanceReinstall(
-                instance_name=name,
-                os_type=os_name,
-                force_variant=values.force_variant,
-                osparams=values.osparams or None,
-                osparams_private=values.osparams_private or None,
-                osparams_secret=values.osparams_secret or None,
-                **jobs.common_params(values),
-            ),
-        )
-    return failures.EXIT_SUCCESS if job_set.run() else failures.EXIT_FAILURE
+
+    work = selection.plan_of(_PLAN, "reinstalled") if several else None
+    return selection.submit(names, values, make, client, work)
+
+
+def _confirmed(values: Values, names: list[str], *, several: bool) -> int | None:
+    """Ask; return None to continue, else the exit code."""
+    if several:
+        from ganeti.cli import many
+
+        return many.accepted(names, values, selection.plan_of(_PLAN, "reinstalled"))
+    question = f"The content of the disks of instance {names[0]} will be destroyed. Continue?"
+    return None if values.force else confirmation.ask(values, question)
 
 
 REINSTALL = Command(

@@ -5,13 +5,15 @@ Their options are older, and more, than those of :mod:`ganeti.cli.selector`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import confirmation, failures, jobs, selector, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli.command import Option, Values
 
 if TYPE_CHECKING:
+    from ganeti.cli import many
     from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode
 
@@ -77,11 +79,12 @@ def _instances_of_nodes(mode: str, names: Sequence[str], client: luxi.Client) ->
 
 
 def for_each(
-    verb: str, make: Callable[[str, Values], OpCode]
+    plan: str, done: str, make: Callable[[str, Values], OpCode]
 ) -> Callable[[Values, list[str]], int]:
     """Return the function of a command that submits a job for each selected instance.
 
-    :param verb: name of the command.
+    :param plan: what happens to the instances, as of :class:`ganeti.cli.many.Plan`.
+    :param done: what has happened to one.
     :param make: returns the opcode for an instance.
     """
 
@@ -89,20 +92,48 @@ def for_each(
         client = jobs.connect()
         mode = values.multi_mode or BY_INSTANCES
         names = select_instances(mode, arguments, client)
-        several = mode != BY_INSTANCES or len(names) > 1
-        if several and not values.force_multi:
-            terminal.out(f"{verb} will be done to {len(names)} instances:")
-            for name in names:
-                terminal.out(f"  {name}")
-            code = confirmation.ask(values, f"Continue with {verb}?", "--force-multiple")
-            if code is not None:
-                return code
-        job_set = jobs.JobSet(client, values, verbose=several)
-        for name in names:
-            job_set.add(name, make(name, values))
-        return failures.EXIT_SUCCESS if job_set.run() else failures.EXIT_FAILURE
+        if mode == BY_INSTANCES and len(names) == 1:
+            return submit(names, values, make, client)
+        from ganeti.cli import many
+
+        work = plan_of(plan, done)
+        code = many.accepted(names, values, work)
+        return submit(names, values, make, client, work) if code is None else code
 
     return run
+
+
+def plan_of(plan: str, done: str) -> many.Plan:
+    """Return the plan of a command on several instances, to which ``--force`` is no agreement."""
+    from ganeti.cli import many
+
+    return many.Plan("instance", plan=plan, done=done, option="--force-multiple")
+
+
+def submit(
+    names: Sequence[str],
+    values: Values,
+    make: Callable[[str, Values], OpCode],
+    client: luxi.Client,
+    work: many.Plan | None = None,
+) -> int:
+    """Submit a job for each instance, and wait for all of them; return the exit code.
+
+    On a terminal, the last line says how many succeeded.
+
+    :param work: the plan for several instances; None for a single one.
+    """
+    job_set = jobs.JobSet(client, values, verbose=work is not None)
+    for name in names:
+        job_set.add(name, make(name, values))
+    if work is None or values.submit_only or not terminal.is_terminal(sys.stdout):
+        return failures.EXIT_SUCCESS if job_set.run() else failures.EXIT_FAILURE
+    from ganeti.cli import many
+
+    outcomes = job_set.wait()
+    good = [outcome.name for outcome in outcomes if outcome.success]
+    bad = [outcome.name for outcome in outcomes if not outcome.success]
+    return many.summary(good, bad, values, work)
 
 
 def _mode(name: str, mode: str, help_text: str) -> Option:

@@ -62,7 +62,9 @@ def take(values: Values, arguments: list[str]) -> int:
     if values.shutdown:
         plan += " and be stopped meanwhile"
     return many.run(
-        values, arguments, many.Work("instance", make, plan=plan, done="ready", report=report)
+        values,
+        arguments,
+        many.Work("instance", make, plan=plan, done="recorded in a snapshot", report=report),
     )
 
 
@@ -141,7 +143,12 @@ def remove(values: Values, arguments: list[str]) -> int:
     return many.run(
         values,
         instances,
-        many.Work("instance", make, plan=f"will lose snapshot {snapshot}", done="ready"),
+        many.Work(
+            "instance",
+            make,
+            plan=f"will lose snapshot {snapshot}",
+            done=f"freed of snapshot {snapshot}",
+        ),
     )
 
 

@@ -54,13 +54,13 @@ def _reboot_opcode(name: str, values: Values) -> OpCode:
     )
 
 
-startup = selection.for_each("startup", _startup_opcode)
+startup = selection.for_each("will be started", "started", _startup_opcode)
 
 
-shutdown = selection.for_each("shutdown", _shutdown_opcode)
+shutdown = selection.for_each("will be stopped", "stopped", _shutdown_opcode)
 
 
-reboot = selection.for_each("reboot", _reboot_opcode)
+reboot = selection.for_each("will be rebooted", "rebooted", _reboot_opcode)
 
 
 _IGNORE_OFFLINE = opt.flag(
