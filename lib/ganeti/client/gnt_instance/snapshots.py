@@ -10,7 +10,7 @@ from ganeti.constants import query as query_const
 from ganeti.utils.digits import is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from ganeti.opcodes.base import OpCode
@@ -129,53 +129,62 @@ def _cell(value: Any) -> tuple[int, Any]:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """Remove a snapshot of instances (``remove-snapshot``)."""
-    from ganeti.cli import many
+    """Remove a snapshot of instances (``remove-snapshot``).
+
+    On a terminal it asks. Programs, which have none, are not stopped.
+    """
     from ganeti.opcodes.instance import OpInstanceSnapshotRemove
 
-    *instances, snapshot = arguments
-
-    def make(name: str) -> OpCode:
-        return OpInstanceSnapshotRemove(
-            instance_name=name, snapshot_name=snapshot, **jobs.common_params(values)
-        )
-
-    return many.run(
+    snapshot = arguments[-1]
+    question = f"Snapshot {snapshot} of instance {{name}} will be removed. Continue?"
+    plan = f"will lose snapshot {snapshot}"
+    return _with_snapshot(
         values,
-        instances,
-        many.Work(
-            "instance",
-            make,
-            plan=f"will lose snapshot {snapshot}",
-            done=f"freed of snapshot {snapshot}",
-        ),
+        arguments,
+        OpInstanceSnapshotRemove,
+        plan=plan,
+        done=f"freed of snapshot {snapshot}",
+        question=question if terminal.can_ask() else "",
+        option="--yes",
     )
 
 
 def restore(values: Values, arguments: list[str]) -> int:
     """Overwrite disks with their content in a snapshot (``restore-snapshot``)."""
-    from ganeti.cli import many
     from ganeti.opcodes.instance import OpInstanceSnapshotRestore
+
+    time = f"at the time of snapshot {arguments[-1]}"
+    return _with_snapshot(
+        values,
+        arguments,
+        OpInstanceSnapshotRestore,
+        plan=f"will get the content of their disks {time}",
+        done="restored",
+        question="Disks of instance {name} will be overwritten with their content"
+        f" {time}. Continue?",
+    )
+
+
+def _with_snapshot(
+    values: Values,
+    arguments: list[str],
+    opcode: Callable[..., OpCode],
+    *,
+    plan: str,
+    done: str,
+    question: str,
+    option: str = "--force",
+) -> int:
+    """Do something to the snapshot of each instance which the last argument names."""
+    from ganeti.cli import many
 
     *instances, snapshot = arguments
 
     def make(name: str) -> OpCode:
-        return OpInstanceSnapshotRestore(
-            instance_name=name, snapshot_name=snapshot, **jobs.common_params(values)
-        )
+        return opcode(instance_name=name, snapshot_name=snapshot, **jobs.common_params(values))
 
-    return many.run(
-        values,
-        instances,
-        many.Work(
-            "instance",
-            make,
-            plan=f"will get the content of their disks at the time of snapshot {snapshot}",
-            done="restored",
-            question="Disks of instance {name} will be overwritten with their content at the"
-            f" time of snapshot {snapshot}. Continue?",
-        ),
-    )
+    work = many.Work("instance", make, plan=plan, done=done, question=question, option=option)
+    return many.run(values, instances, work)
 
 
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)

@@ -9,6 +9,7 @@ import pytest
 
 from devel.completion import tables
 from fakes.luxi_master import FakeMaster
+from ganeti.cli import terminal
 from ganeti.client.gnt_instance import program
 
 from ..conftest import Gnt
@@ -150,3 +151,23 @@ def test_completion() -> None:
         ("restore-snapshot", ["instance*"]),
     ):
         assert tables.argument_kinds(program.PROGRAM, commands[name]) == wanted
+
+
+def test_the_removal_asks_on_a_terminal(
+    gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr(terminal, "can_ask", lambda: True)
+    monkeypatch.setattr(terminal, "confirm", refuse)
+    assert (gnt("instance remove-snapshot web1 old").code, master.opcodes()) == (13, [])
+    assert asked == ["Snapshot old of instance web1 will be removed. Continue?"]
+    assert gnt("instance remove-snapshot --yes web1 old").code == 0
+    # Programs have no terminal, and are not asked.
+    monkeypatch.setattr(terminal, "can_ask", lambda: False)
+    assert gnt("instance remove-snapshot web1 old").code == 0
+    assert [op["OP_ID"] for op in master.opcodes()] == ["OP_INSTANCE_SNAPSHOT_REMOVE"] * 2
