@@ -304,12 +304,10 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             if instance.primary_node not in data.nodes:
                 continue
             group = data.nodegroups[data.nodes[instance.primary_node].group]
-            filled = self.config.filled(instance)
-            after = policy.of_instance(fill.fill_ipolicy(new.ipolicy, group.ipolicy), filled)
-            before = policy.of_instance(
-                fill.fill_ipolicy(data.cluster.ipolicy, group.ipolicy), filled
+            before, after = (
+                fill.fill_ipolicy(cluster.ipolicy, group.ipolicy) for cluster in (data.cluster, new)
             )
-            if set(after) - set(before):
+            if policy.newly_violates(before, after, self.config.filled(instance)):
                 found.append(instance.name)
         if found:
             more = f" and {len(found) - _SHOWN} others" if len(found) > _SHOWN else ""

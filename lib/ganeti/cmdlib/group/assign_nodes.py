@@ -9,10 +9,12 @@ already are named in a warning.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.locks import require_still_same
+from ganeti.cmdlib.ops.policy.instance import newly_violates
 from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.locking import Level
 from ganeti.objects import ConfigData, Node, fill, updated
@@ -72,6 +74,7 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
         moving = [node for node in nodes if node.group != self.group.uuid]
         self._require_hypervisors({node.uuid for node in moving})
         self._warn_of_networks({node.uuid for node in moving})
+        self._warn_of_policy({node.uuid for node in moving})
         self._require_metavg(moving)
         return moving
 
@@ -135,6 +138,31 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
                 f"instances in networks which are not connected to group {self.group.name}:"
                 f" {', '.join(lost)}",
                 hint="Connect them with 'gnt-network connect'.",
+            )
+
+    def _warn_of_policy(self, moving: Set[str]) -> None:
+        """Warn about instances which violate the policy of the new group, and not that of the old
+        one.
+        """
+        data = self.config.snapshot()
+
+        def policy_of(uuid: str) -> dict[str, Any]:
+            return fill.fill_ipolicy(data.cluster.ipolicy, data.nodegroups[uuid].ipolicy)
+
+        after = policy_of(self.group.uuid)
+        found = [
+            instance.name
+            for instance in self.config.instances()
+            if instance.primary_node in moving
+            and newly_violates(
+                policy_of(data.nodes[instance.primary_node].group),
+                after,
+                self.config.filled(instance),
+            )
+        ]
+        if found:
+            self.log.warn(
+                f"instances which violate the policy of group {self.group.name}: {', '.join(found)}"
             )
 
     def exec(self, plan: list[Node]) -> None:

@@ -148,7 +148,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
             self.log.warn(problem)
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:
-        """Return the names of the instances which violate the new policy, but not the old one."""
+        """Return the names of the instances which violate the new policy, and not the old one."""
         if self.op.ipolicy is None:
             return []
         cluster = self.config.cluster()
@@ -156,7 +156,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
         found = []
         for uuid in self.guessed:
             filled = self.config.filled(self.config.instance(uuid))
-            if instance.of_instance(after, filled) and not instance.of_instance(before, filled):
+            if instance.newly_violates(before, after, filled):
                 found.append(filled.name)
         return sorted(found, key=natural_key)
 

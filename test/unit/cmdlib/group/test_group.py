@@ -264,6 +264,25 @@ def test_instances_are_not_split_by_mistake():
     assert master.job.said("split between node groups already")
 
 
+def test_who_violates_the_policy_of_the_new_group_is_named():
+    limit = {**BOUNDS, "memory-size": 512}
+    small, large = (
+        instance_of(name, beparams={"minmem": mib, "maxmem": mib, "vcpus": 1})
+        for name, mib in (("small", 512), ("large", 1024))
+    )
+    master = two_groups(small, large, instance_of("other", primary="node3"))
+    commit(master.config).groups.update(
+        dataclasses.replace(
+            master.config.group(SECOND), ipolicy={"minmax": [{"min": BOUNDS, "max": limit}]}
+        )
+    )
+    master.run(OpGroupAssignNodes(group_name="rack2", nodes=["node1"]))
+    assert master.job.said("violate the policy of group rack2: large.example.com")
+    # What was so before is not said again.
+    master.run(OpGroupAssignNodes(group_name="rack2", nodes=["node1", "node3"]))
+    assert not master.job.said("violate")
+
+
 @pytest.mark.parametrize(
     ("nodes", "ecode"), [([], errors.ECODE_INVAL), (["nosuch"], errors.ECODE_NOENT)]
 )

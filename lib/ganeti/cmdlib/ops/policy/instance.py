@@ -118,14 +118,30 @@ def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str
     )
 
 
+def newly_violates(
+    before: Mapping[str, Any], after: Mapping[str, Any], instance: FilledInstance
+) -> bool:
+    """Return whether an existing instance violates a (filled) policy in a way in which it did not
+    violate the one before.
+    """
+    return not set(of_instance(after, instance)) <= set(of_instance(before, instance))
+
+
 def require_policy(
     config: Config, log: JobLog, instance: FilledInstance, node: Node, override: Override
 ) -> None:
     """Check an existing instance against the policy of the node's group.
 
+    What it violates on its present primary node is a warning: limits which have become narrower do
+    not keep it on a node which has to be emptied.
+
     :raises errors.OpPrereqError: it violates the policy.
     """
-    refuse(config, log, instance.name, node, instance_violations(config, instance, node), override)
+    found = instance_violations(config, instance, node)
+    if found and not override.wanted:
+        present = instance_violations(config, instance, config.node(instance.primary_node))
+        override = override.or_if(set(found) <= set(present))
+    refuse(config, log, instance.name, node, found, override)
 
 
 def refuse(

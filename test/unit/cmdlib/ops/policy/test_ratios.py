@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of
+from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.disks import drbd_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.ops.policy import ratios
+from ganeti.objects import ipolicy
 from ganeti.opcodes.instance import (
     OpInstanceCreate,
     OpInstanceFailover,
@@ -130,3 +133,23 @@ def test_exclusive_storage_has_no_spindle_ratio():
     data = cluster_of(1)
     data.cluster.ndparams["exclusive_storage"] = True
     assert ratios.problems(data, data.nodes["uuid-node1"], ratios.Use(0, 99), None) == []
+
+
+@pytest.mark.parametrize("op", [OpInstanceMigrate, OpInstanceFailover])
+def test_limits_which_have_become_narrower_keep_no_instance_on_its_node(op):
+    """Otherwise a node with such an instance could not be emptied, also when it has failed."""
+    narrow = {key: 1 for key in ipolicy.SPECS}
+    limits = {"minmax": [{"min": narrow, "max": {**narrow, "disk-size": 99999, "cpu-count": 9}}]}
+    master = master_with(1)
+    group = master.config.group(GROUP)
+    other = dataclasses.replace(group, name="rack2", uuid="group-2", ipolicy=limits)
+    commit(master.config).groups.add(other)
+    commit(master.config).nodes.update(
+        dataclasses.replace(master.config.node(uuid_of("node3")), group="group-2")
+    )
+    asked = op(instance_name="web", target_node="node3")
+    assert "violates the policy of group rack2" in master.refused(asked, errors.ECODE_INVAL)
+    commit(master.config).groups.update(dataclasses.replace(group, ipolicy=limits))
+    master.run(op(instance_name="web", target_node="node2"))
+    assert master.job.said("WARNING: instance web.example.com violates the policy of group default")
+    assert master.config.instance(uuid_of("web")).primary_node == uuid_of("node2")
