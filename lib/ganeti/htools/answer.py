@@ -201,7 +201,7 @@ def _change_group(request: req.Request, cluster: Cluster, options: Options, tell
         _indices(request, cluster),
         [group for group in wanted if group is not None],
         options,
-        tell.networks,
+        evacuate.Facts(request.closed, tell.networks),
     )
     return _moves(solution, tell)
 

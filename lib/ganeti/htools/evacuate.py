@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from ganeti import errors
 from ganeti.htools import moves, place, score
@@ -14,7 +15,7 @@ from ganeti.htools.cluster import UNALLOCABLE, Cluster, Group, NoNodesError
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail, Node
-from ganeti.utils.records import field, record
+from ganeti.utils.records import NamedTuple, field, record
 
 
 class Mode(enum.Enum):
@@ -250,17 +251,28 @@ def _one_more(
     solution.moved.append((instance.index, group, steps))
 
 
+class Facts(NamedTuple):
+    """What the sentences about a group which an instance cannot have need beside the cluster.
+
+    :ivar closed: name of a node -> why it takes no instances.
+    :ivar networks: UUID of a network -> its name.
+    """
+
+    closed: Mapping[str, str] = MappingProxyType({})
+    networks: Mapping[str, str] = MappingProxyType({})
+
+
 def groups(
     cluster: Cluster,
     instances: Iterable[int],
     wanted: Sequence[Group],
     options: place.Options,
-    networks: Mapping[str, str] | None = None,
+    facts: Facts | None = None,
 ) -> Solution:
     """Move instances to other groups.
 
     :param wanted: the possible groups; empty for all but their own.
-    :param networks: UUID of a network -> its name, for reasons.
+    :param facts: for the sentences about instances which cannot move.
     """
     solution = Solution(cluster.copy())
     for index in instances:
@@ -269,7 +281,7 @@ def groups(
         own = now.nodes[instance.primary].group
         possible = [group for group in wanted or now.groups if group.index != own]
         try:
-            chosen = _best_group(now, instance, possible, options, networks)
+            chosen = _best_group(now, instance, possible, options, facts or Facts())
         except CannotMoveError as err:
             solution.fail(index, err)
             continue
@@ -283,7 +295,7 @@ def _best_group(
     instance: Instance,
     possible: Sequence[Group],
     options: place.Options,
-    networks: Mapping[str, str] | None,
+    facts: Facts,
 ) -> Group:
     """Return the group where the instance would be best, if it were new."""
     if not possible:
@@ -314,7 +326,7 @@ def _best_group(
         if best is None or rank < best[0]:
             best = (rank, group)
     if best is None:
-        found_no = _no_group(cluster, instance, required, possible, options, networks)
+        found_no = _no_group(cluster, instance, required, possible, options, facts)
         raise CannotMoveError(", ".join(log), found_no)
     return best[1]
 
@@ -325,7 +337,7 @@ def _no_group(
     required: int,
     possible: Iterable[Group],
     options: place.Options,
-    networks: Mapping[str, str] | None,
+    facts: Facts,
 ) -> list[str]:
     """Say why an instance can go to none of some groups."""
     from ganeti.htools import explain
@@ -333,7 +345,7 @@ def _no_group(
 
     one, lines = New(instance, required), []
     for group in possible:
-        found = explain.group_refuses(cluster, group, one, options, names=networks)
+        found = explain.group_refuses(cluster, group, one, options, facts.closed, facts.networks)
         named = f"group {group.name}"
         lines += [line if named in line else f"{named}: {line}" for line in found]
     return lines

@@ -26,7 +26,8 @@ SECONDARY = "secondary"
 #: Why a node takes no instances -> what to do, in braces the name of the node.
 _OPENED = {
     "offline": "gnt-node modify --offline=no {}",
-    "offline, or it does not answer": "gnt-node modify --offline=no {}",
+    "offline, or it does not answer": "gnt-node modify --offline=no {}, if it is marked offline;"
+    " otherwise see whether ganeti-noded runs there",
     "drained": "gnt-node modify --drained=no {}",
     "not vm_capable": "gnt-node modify --vm-capable=yes {}",
 }

@@ -439,6 +439,28 @@ def test_an_instance_of_another_group_is_judged_where_it_goes() -> None:
     assert "FailN1: 1" in reason
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("drained", "node1 is drained (gnt-node modify --drained=no node1)"),
+     ("offline", "node1 is offline, or it does not answer (gnt-node modify --offline=no")],
+)  # fmt: skip
+def test_why_no_node_of_another_group_takes_an_instance(state: str, words: str) -> None:
+    """A node that is drained, or only does not answer, is not marked offline."""
+    description = with_group_of_one()
+    for number in range(3):
+        description["nodes"][f"node{number}"][state] = True
+    description["request"] = {
+        "type": "change-group", "instances": ["old"], "target_groups": ["u1"],
+    }  # fmt: skip
+    asked = request.from_dict(description)
+    answer.prepare(asked)
+    told: dict[str, list[str]] = {}
+    tell = answer.Tell(reasons=lambda name, lines: told.update({name: list(lines)}))
+    answer.answer(asked, asked.cluster, place.Options(), tell)
+    ((line,),) = told.values()
+    assert words in line
+
+
 def test_the_score_of_a_named_group_is_its_own() -> None:
     """And the answer has the form of the original, which names no selected group."""
     description = with_group_of_one("plain")

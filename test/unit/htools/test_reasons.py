@@ -165,7 +165,11 @@ def test_a_group_which_would_not_survive_the_loss_of_a_node():
     [
         ("drained", "gnt-node modify --drained=no n1"),
         ("not vm_capable", "gnt-node modify --vm-capable=yes n1"),
-        ("offline, or it does not answer", "gnt-node modify --offline=no n1"),
+        (
+            "offline, or it does not answer",
+            "gnt-node modify --offline=no n1, if it is marked offline; otherwise see whether"
+            " ganeti-noded runs there",
+        ),
     ],
 )
 def test_no_usable_node(state, way):
