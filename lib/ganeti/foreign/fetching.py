@@ -40,6 +40,10 @@ _NO_DATA_S = 60.0
 _GPGV_S = 3600.0
 # Files of checksums and signatures; images have no limit.
 _SMALL_BYTES = 16 << 20
+_WITHOUT_NETWORK = (
+    ". If this node has no way to that address, fetch the file on another machine, copy it here,"
+    " and name it: gnt-os images fetch NAME FILE"
+)
 
 
 class Proof(NamedTuple):
@@ -268,10 +272,13 @@ def _opened(source: str, *, protect: bool) -> Iterator[tuple[IO[bytes], int | No
         # The answer of a server has its status in the whole text.
         if isinstance(err, urllib.error.URLError) and not isinstance(err, urllib.error.HTTPError):
             reason = err.reason
+        way_out = ""
         if isinstance(reason, OSError) and not isinstance(reason, urllib.error.HTTPError):
+            if _scheme(source) in ("http", "https"):
+                way_out = _WITHOUT_NETWORK
             reason = reason.strerror or reason
         raise errors.OpPrereqError(
-            f"cannot fetch {_shown(source)}: {reason}", errors.ECODE_ENVIRON
+            f"cannot fetch {_shown(source)}: {reason}{way_out}", errors.ECODE_ENVIRON
         ) from err
 
 

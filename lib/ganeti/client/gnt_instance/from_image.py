@@ -23,6 +23,9 @@ OS, SEED_DISK = "image", ipolicy.SEED_DISK
 _SEED_MIB = 4
 _METADATA = ("ssh-key", "user-data")
 # The longest text which the kernel accepts as one variable has 128 KiB.
+_MAKE_A_KEY = (
+    ". Name the public key of the person who is to log in, or make your own: ssh-keygen -t ed25519"
+)
 _METADATA_BYTES = 120 << 10
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
 _USER_DATA_BEGINS = ("#", "Content-Type:", "MIME-Version:")
@@ -156,7 +159,7 @@ def _add_metadata(values: Values) -> None:
         values.set("osparams_private", {**values.osparams_private, "user_data": text})
 
 
-def _text(path: str) -> str:
+def _text(path: str, way_out: str = "") -> str:
     import os.path
 
     try:
@@ -170,7 +173,7 @@ def _text(path: str) -> str:
         return content.decode()
     except OSError as err:
         raise errors.OpPrereqError(
-            f"--metadata: cannot read {path}: {err.strerror}", errors.ECODE_INVAL
+            f"--metadata: cannot read {path}: {err.strerror}{way_out}", errors.ECODE_INVAL
         ) from err
     except UnicodeDecodeError as err:
         raise errors.OpPrereqError(
@@ -183,7 +186,7 @@ def _keys(value: str) -> list[str]:
 
     :raises OpPrereqError: the file has another content, such as a private key.
     """
-    text = value if value.startswith(_KEY_TYPES) and " " in value else _text(value)
+    text = value if value.startswith(_KEY_TYPES) and " " in value else _text(value, _MAKE_A_KEY)
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys or not all(key.startswith(_KEY_TYPES) and " " in key for key in keys):

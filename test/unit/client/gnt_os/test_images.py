@@ -496,6 +496,7 @@ def test_mistakes_with_images(gnt: Gnt, cluster: FakeMaster, tmp_path: Path) -> 
         ("--image debian-12 --metadata colour=/x", "--metadata has no 'colour'"),
         ("--image debian-12 --metadata user-data", "write user-data=FILE"),
         ("--image debian-12 --metadata user-data=/nowhere", "cannot read /nowhere"),
+        ("--image debian-12 --metadata ssh-key=/nowhere", "own: ssh-keygen -t ed25519"),
         (f"--image debian-12 --metadata user-data={private}", "is not user data of cloud-init"),
         (f"--image debian-12 --metadata ssh-key={private}", "else than public SSH keys"),
         (f"--image debian-12 --metadata user-data={tmp_path}/binary", "not a text in UTF-8"),
