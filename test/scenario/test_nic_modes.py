@@ -97,6 +97,22 @@ def test_nothing_is_left(seen: dict[str, Any]) -> None:
     assert seen["left"] == []
 
 
+def test_an_interface_goes_where_sys_is_of_another_namespace() -> None:
+    """As in a container: /sys does not have the tap device of the guest whose start failed."""
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(TOP / "lib")!r})
+from ganeti.hypervisor.net import tap
+from ganeti.utils import net
+name = tap.create(tap.TapFeatures())
+made = net.has_interface(name)
+seen_in_sys = os.path.exists(f"/sys/class/net/{{name}}")
+tap.delete(name)
+print(str([made, seen_in_sys, net.has_interface(name)]).lower())
+"""
+    assert in_namespace("-c", code) == [True, False, False]
+
+
 @needs_nft
 def test_routes_follow_a_guest_when_it_has_arrived(seen: dict[str, Any]) -> None:
     moved = seen["second"]

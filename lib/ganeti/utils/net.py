@@ -79,6 +79,18 @@ def interface_address(name: str) -> str:
         return socket.inet_ntoa(fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)[20:24])
 
 
+def has_interface(name: str) -> bool:
+    """Return True if this process has a network interface of this name.
+
+    The kernel is asked, because ``/sys`` may be the one of another network namespace.
+    """
+    try:
+        socket.if_nametoindex(name)
+    except OSError:
+        return False
+    return True
+
+
 def tcp_ping(ip: str, port: int, timeout_s: float, *, source: str | None = None) -> bool:
     """Return True if an address answers a TCP connection; a refusal is an answer, too.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.utils import process
+from ganeti.utils import net, process
 
 _TIMEOUT_S = 30.0
 #: Name of a new device; the kernel replaces ``%d`` by a number.
@@ -89,7 +89,7 @@ def create(features: TapFeatures, name: str = TAP_NAME) -> str:
 
 def delete(tap: str) -> None:
     """Delete a device; one that does not exist is not an error."""
-    if os.path.exists(f"/sys/class/net/{tap}"):
+    if net.has_interface(tap):
         process.run(["ip", "link", "delete", tap], timeout_s=_TIMEOUT_S, check=False)
 
 

@@ -11,13 +11,12 @@ Source: veth(4); ip-link(8); lxc.container.conf(5), *lxc.net.[i].type*, ``phys``
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.utils import fs, process
+from ganeti.utils import fs, net, process
 
 _TIMEOUT_S = 30.0
 _PEER = "p"
@@ -36,7 +35,7 @@ class VethPair:
         """
         for number in itertools.count():
             host = name.replace("%d", str(number))
-            if os.path.exists(f"/sys/class/net/{host}"):
+            if net.has_interface(host):
                 continue
             peer = ["peer", "name", inner(host), "address", nic["mac"]]
             done = process.run(
@@ -47,7 +46,7 @@ class VethPair:
             if not done.failed:
                 return host
             # Another guest may have got this number in between.
-            if not os.path.exists(f"/sys/class/net/{host}"):
+            if not net.has_interface(host):
                 raise errors.HypervisorError(
                     f"cannot make the interface {host}: {done.output.strip()}"
                 )
