@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ganeti.foreign import catalogue
+    from ganeti.luxi import client as luxi
 
 #: The OS definition which writes images, and the disk on which it writes the data of cloud-init.
 OS, SEED_DISK = "image", ipolicy.SEED_DISK
@@ -52,6 +53,7 @@ def prepare(values: Values) -> None:
     values.set("os", values.os or OS)
     values.set("osparams", {**values.osparams, "image": image.name})
     _choose_template(values, info)
+    _choose_the_only_node(values, client)
     if not values.disks:
         policy = info["ipolicy"]
         least = whole_mib(image.size)
@@ -99,6 +101,20 @@ def _choose_template(values: Values, info: Mapping[str, Any]) -> None:
             errors.ECODE_INVAL,
         )
     values.set("disk_template", enabled[1])
+
+
+def _choose_the_only_node(values: Values, client: luxi.Client) -> None:
+    """Name the node of a cluster of one node.
+
+    There is nothing to choose, and the allocator ``hail`` refuses each place there, because nothing
+    survives the loss of that node.
+    """
+    if values.node or values.iallocator or values.nodegroup:
+        return
+    rows = client.query_nodes([], ["name", "vm_capable"], False)
+    usable = [name for name, vm_capable in rows if vm_capable]
+    if len(usable) == 1:
+        values.set("node", usable[0])
 
 
 def _require_alone(values: Values) -> None:

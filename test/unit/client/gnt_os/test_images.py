@@ -29,6 +29,7 @@ def nodes(master: FakeMaster, here: paths.Paths, monkeypatch: pytest.MonkeyPatch
     """A master with three nodes, whose directories take commands; qemu-img is simulated."""
     master.rows["node"] = [
         {"name": name, "pip": "192.0.2.1", "master": name == NODE1, "offline": False, "group": "g"}
+        | {"vm_capable": True}
         for name in NODES
     ]
     for name in (NODE2, NODE3):
@@ -386,6 +387,17 @@ def test_an_image_gets_a_disk_where_the_usual_template_has_none(
     cluster.cluster_info["enabled_disk_templates"] = ["drbd", "diskless"]
     assert gnt("instance add --image debian-12 web1").code == 0
     assert sent(cluster)["disk_template"] is None
+
+
+def test_the_only_node_need_not_be_named(gnt: Gnt, cluster: FakeMaster) -> None:
+    for row in cluster.rows["node"][1:]:
+        row["vm_capable"] = False
+    assert gnt("instance add --image debian-12 web1") == (0, "", "")
+    assert sent(cluster) == WANTED | {"pnode": NODE1}
+    for given in ("-I hail", "--node-group g", "-n node2"):
+        cluster.jobs.clear()
+        assert gnt(f"instance add --image debian-12 {given} web1").code == 0, given
+        assert cluster.opcode()["pnode"] != NODE1
 
 
 def test_an_image_which_can_be_fetched_is_named(gnt: Gnt, cluster: FakeMaster) -> None:
