@@ -63,6 +63,8 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
                 network = AddressPool(network).taken(self._own_addresses(network), external=True)
         except errors.AddressPoolError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+        for other in self.config.networks():
+            checks.warn_of_overlap(self.log, network, other)
         return network
 
     def _own_addresses(self, network: Network) -> list[str]:

@@ -60,6 +60,30 @@ def lan(master):
 # -- add -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("ranges", "words"),
+    [
+        (
+            {"network": "203.0.113.0/29"},
+            "network two (203.0.113.0/29) has addresses of network lan",
+        ),
+        ({"network": "203.0.112.0/23"}, "(203.0.112.0/23) has addresses of network lan"),
+        (
+            {"network": "198.51.100.0/24", "network6": "2001:db8::/80"},
+            "(2001:db8::/80) has addresses of network lan (2001:db8::/64)",
+        ),
+        ({"network": "203.0.113.8/29", "network6": "2001:db8:1::/64"}, ""),
+    ],
+)
+def test_the_same_addresses_in_two_networks_are_a_warning(ranges, words):
+    master = master_of(network6="2001:db8::/64")
+    master.run(OpNetworkAdd(network_name="two", **ranges))
+    assert master.config.expand_network("two").network == ranges["network"]
+    warned = [line for line in master.job.log if "WARNING" in line]
+    assert len(warned) == bool(words) and all(words in line for line in warned)
+    assert master.job.said("'gnt-network connect'") == bool(words)
+
+
 def test_add():
     master = Master(cluster_of(2))
     assert (

@@ -15,6 +15,7 @@ from ganeti.objects.address_pool import Ipv6Range
 from ganeti.objects.addresses import of_cluster, of_guests, same_form
 
 if TYPE_CHECKING:
+    from ganeti.cmdlib.base import JobLog
     from ganeti.config import Config
     from ganeti.objects import Network
 
@@ -46,6 +47,23 @@ def master_only(config: Config) -> tuple[list[str], list[str]]:
     """Return the UUIDs of the nodes for both phases of hooks: the master only."""
     master = [config.master_node().uuid]
     return master, master
+
+
+def warn_of_overlap(log: JobLog, network: Network, other: Network) -> None:
+    """Write a warning to the job log if another network has addresses of a new one."""
+    pairs = ((network.network, other.network), (network.network6, other.network6))
+    for mine, theirs in pairs:
+        if mine is None or theirs is None:
+            continue
+        if not ipaddress.ip_network(mine).overlaps(ipaddress.ip_network(theirs)):
+            continue
+        log.warn(
+            f"network {network.name} ({mine}) has addresses of network {other.name} ({theirs}), so"
+            " both may give one address to two guests",
+            hint=f"If it is the same network, remove {network.name}, and connect {other.name} to"
+            " other node groups with 'gnt-network connect'. Networks which cannot reach each other,"
+            " such as different VLANs, may have the same addresses.",
+        )
 
 
 def mac_prefix(given: str | None, present: str | None = None) -> str | None:
