@@ -91,7 +91,19 @@ def _show_plan(client: luxi.Client, opcode: OpCode) -> None:
     plan.dry_run = True
     with jobs.submission():
         job_id = client.submit_job([plan])
-    jobs.wait_for_job(client, job_id, terminal.err)
+    jobs.wait_for_job(client, job_id, terminal.err, _plan_line)
+
+
+def _plan_line(timestamp: Sequence[int], kind: str, message: Any) -> str:
+    """Return a line of the log of the dry run, without what only a user who wanted one expects."""
+    text = str(message)
+    if "dry run:" in text.partition("\n")[0]:
+        return ""
+    if not text.startswith("Plan of "):
+        return jobs.format_log_entry(timestamp, kind, message)
+    everything = text.partition("\n")[2]
+    steps = everything.partition("  steps:\n")[2]
+    return f"What will be done:\n{steps or everything}"
 
 
 def _end(client: luxi.Client, values: Values, name: str) -> int:

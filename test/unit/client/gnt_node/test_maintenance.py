@@ -8,6 +8,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
+from ganeti.client.gnt_node import maintenance
 
 from ..conftest import Gnt, fields_of
 
@@ -77,3 +78,17 @@ def test_an_end_which_others_have_completed(
         assert done.code == 0 and done.out.endswith("has ended.\n")
     else:
         assert done.code == 1 and done.err.endswith(f"Node {NODE} is still in maintenance.\n")
+
+
+def test_the_question_shows_what_will_be_done_and_no_dry_run() -> None:
+    stamp = (0, 0)
+    plan = (
+        "Plan of NODE_MAINTENANCE_START(node2), which was not carried out:\n  asked:\n    x: y\n"
+        "  steps:\n    1. migrate web1\n    2. mark node2"
+    )
+    lines = [
+        maintenance._plan_line(stamp, "message", text)
+        for text in (" - INFO: dry run: everything is checked, nothing is changed", plan, "a: b")
+    ]
+    assert lines[:2] == ["", "What will be done:\n    1. migrate web1\n    2. mark node2"]
+    assert lines[2].endswith(" a: b")
