@@ -58,6 +58,9 @@ words() {
                 gnt-cluster) cat "$data/ssconf_cluster_tags" 2>/dev/null ;;
                 *) ask "$program" list-tags "$object" ;;
             esac ;;
+        snapshot)
+            ask gnt-instance list-snapshots --no-headers -o snapshot "$object" | sort -u
+            cat "$data/ssconf_instance_list" 2>/dev/null ;;
         tag-new) [ "$program" = gnt-cluster ] || tags_of "$program" | sort -u ;;
         tag-any)
             {

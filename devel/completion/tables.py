@@ -3,7 +3,8 @@
 A word has a *kind*: ``instance``, ``node``, ``nodegroup``, ``network``, ``jobid``, ``os``,
 ``image``, ``iallocator``, ``filter``, ``file``, ``version`` for an installed version; ``tag`` for
 the tags of the object in the first argument, ``tag-new`` for the tags of all objects of that kind,
-``tag-any`` for all tags;
+``tag-any`` for all tags; ``snapshot`` for the snapshots of the instance in the first argument, or a
+further instance;
 ``pnode:snode`` for two nodes; or a fixed choice: ``=on off`` for one of these, ``,name status``
 for several of these with commas between, ``&node`` for several of another kind with commas between,
 ``%memory vcpus`` for several keys which end in an equals sign; ``what-if`` for a change of a
@@ -74,6 +75,8 @@ _RESOURCES = {
 _LISTS = frozenset({"list", "list-fields"})
 # Command -> kind of its arguments whose published kind is "unknown".
 _TAGS = {"add-tags": "tag-new", "remove-tags": "tag", "search-tags": "tag-any"}
+#: Commands whose last argument is a snapshot of the instances before it.
+_SNAPSHOTS = frozenset({"remove-snapshot", "restore-snapshot"})
 
 
 #: The placement programs.
@@ -230,6 +233,8 @@ def argument_kinds(program: Program, command: Command) -> list[str]:
     """Return the kinds of the arguments of a command; a final star repeats the last one."""
     if command.name == "list-fields":
         return [f"={' '.join(field_names(program, command))}*"]
+    if command.name in _SNAPSHOTS:
+        return ["instance", "snapshot*"]
     kinds: list[str] = []
     for argument in command.arguments:
         kind = (

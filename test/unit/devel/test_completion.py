@@ -52,6 +52,8 @@ PROGRAM = Program(
                 [Argument("instance", 1, 1), Argument("unknown")], [opt.DRY_RUN], "Remove"),
         Command("search-tags", lambda values, arguments: 0, [Argument("unknown", 1, 1)], [],
                 "Search"),
+        Command("remove-snapshot", lambda values, arguments: 0,
+                [Argument("instance", 1), Argument("unknown", 1, 1)], [opt.DRY_RUN], "Remove"),
     ],
     aliases={"mv": "move"},
 )  # fmt: skip
@@ -101,6 +103,7 @@ def _commands_with_tags(place: Path) -> None:
         path.write_text(f"""#!/bin/sh
             case "$*" in
                 "list-tags web1.example.com") echo owner:al ;;
+                "list-snapshots --no-headers -o snapshot web1") printf 'old\\nnew\\nold\\n' ;;
                 "list -o tags -o json") echo {shlex.quote(answer)} ;;
                 *) echo "$0: no such command: $*" >&2; exit 1 ;;
             esac
@@ -128,6 +131,7 @@ CASES = [
             "add-tags",
             "remove-tags",
             "search-tags",
+            "remove-snapshot",
             "mv",
             "--help",
             "--version",
@@ -175,6 +179,12 @@ CASES = [
     (["add-tags", "db", ""], ["env:prod", "owner:al"]),
     (["search-tags", ""], ["env:prod", "of:cluster", "owner:al", "rack:1"]),
     (["search-tags", "rack:"], ["rack:1"]),
+    (["remove-snapshot", "d"], ["db"]),
+    (["remove-snapshot", "web1", "o"], ["old"]),
+    (
+        ["remove-snapshot", "--dry-run", "web1", ""],
+        ["new", "old", "web1.example.com", "web2.example.com", "db"],
+    ),
     (["nonsense", ""], []),
     (["move", "$(touch x)"], []),
     (["move", "*"], []),

@@ -147,8 +147,8 @@ def test_completion() -> None:
     for name, wanted in (
         ("snapshot", ["instance*"]),
         ("list-snapshots", ["instance*"]),
-        ("remove-snapshot", ["instance*"]),
-        ("restore-snapshot", ["instance*"]),
+        ("remove-snapshot", ["instance", "snapshot*"]),
+        ("restore-snapshot", ["instance", "snapshot*"]),
     ):
         assert tables.argument_kinds(program.PROGRAM, commands[name]) == wanted
 
