@@ -124,7 +124,7 @@ def common_params(values: Values) -> dict[str, Any]:
 
 
 def reason_trail(values: Values, now_ns: Callable[[], int] = time.time_ns) -> list[list[Any]]:
-    """Return the reason trail of a job: the reason from ``--reason``, then the command.
+    """Return the reason trail of a job: the reason from ``--reason``, the command, the person.
 
     :returns: rows of source, reason and time (nanoseconds since the epoch).
     """
@@ -132,7 +132,9 @@ def reason_trail(values: Values, now_ns: Callable[[], int] = time.time_ns) -> li
     if values.reason:
         trail.append(["gnt:user", values.reason, now_ns()])
     trail.append([f"gnt:client:{values.program}", values.command, now_ns()])
-    return trail
+    from ganeti.utils import author  # only for commands which submit jobs
+
+    return trail + author.entry_for(author.of_process(), now_ns())
 
 
 def run_opcode(opcode: OpCode, values: Values, *, client: luxi.Client | None = None) -> Any:

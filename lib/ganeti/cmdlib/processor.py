@@ -31,7 +31,7 @@ from ganeti.config.history import Author
 from ganeti.constants import job as job_const
 from ganeti.locking import ALL, BGL, EXCLUSIVE, Level
 from ganeti.query import job_rules
-from ganeti.utils import tracing
+from ganeti.utils import author, tracing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,8 +49,11 @@ def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
     trail = list(job_rules.reasons([{"reason": op.reason}]))
     # The reason which the user gave, and the program which submitted the opcode.
     given = next((text for source, text, _ in trail if source == job_const.REASON_USER), "")
-    source = next((source for source, _, _ in trail if source != job_const.REASON_USER), "")
-    return Author(callbacks.owner.job_id, op.OP_ID, str(source), str(given))
+    others = (job_const.REASON_USER, job_const.REASON_PERSON)
+    source = next((source for source, _, _ in trail if source not in others), "")
+    return Author(
+        callbacks.owner.job_id, op.OP_ID, str(source), str(given), author.person(op.reason)
+    )
 
 
 def _completed_op(op: OpCode, submitter: OpCode) -> OpCode:

@@ -64,12 +64,14 @@ class Author(NamedTuple):
 
     :ivar source: source of the request: the first entry of the reason trail.
     :ivar reason: the reason which the user gave.
+    :ivar person: the name of the person; empty when it is not known.
     """
 
     job_id: int | None = None
     opcode: str | None = None
     source: str = ""
     reason: str = ""
+    person: str = ""
 
 
 class ObjectChange(NamedTuple):
@@ -393,6 +395,7 @@ def _line(commit: Commit) -> bytes:
         "op": author.opcode,
         "source": author.source,
         "reason": author.reason,
+        **({"person": author.person} if author.person else {}),
         "changes": None
         if commit.changes is None
         else [
@@ -426,7 +429,13 @@ def _commit(record: dict[str, Any], version: int) -> Commit:
         record["time"],
         before_serial,
         before_time_s,
-        Author(record["job"], record["op"], record["source"], record["reason"]),
+        Author(
+            record["job"],
+            record["op"],
+            record["source"],
+            record["reason"],
+            record.get("person", ""),
+        ),
         None if changes is None else tuple(map(_read_change, changes)),
         version,
     )

@@ -69,3 +69,5 @@ REASON_MASTERD_CERTIFICATES = "gnt:daemon:masterd:certificates"
 REASON_OPCODE = "gnt:opcode"
 REASON_USER = "gnt:user"
 REASON_WATCHER = "gnt:watcher"
+#: Of this project: the text is the name of the person who submitted the job.
+REASON_PERSON = "gnt:person"

@@ -23,7 +23,8 @@ class CommitReport(TypedDict):
 
     ``serial`` and ``before`` are the serial numbers of the new and the old state, ``time`` is in
     seconds since the epoch. ``count`` is the number of changes, None when the commit had too many
-    to be kept; ``changes`` lists the first ones as ``[kind, name, what, attributes]``.
+    to be kept; ``changes`` lists the first ones as ``[kind, name, what, attributes]``. ``person``
+    is empty when it is not known.
     """
 
     serial: int
@@ -33,6 +34,7 @@ class CommitReport(TypedDict):
     opcode: str | None
     source: str
     reason: str
+    person: str
     count: int | None
     changes: list[list[Any]]
 
@@ -91,6 +93,7 @@ def _commit(commit: Commit) -> CommitReport:
         "opcode": commit.author.opcode,
         "source": commit.author.source,
         "reason": commit.author.reason,
+        "person": commit.author.person,
         "count": None if changes is None else len(changes),
         "changes": [
             [change.kind, change.name, change.what, change.attributes]

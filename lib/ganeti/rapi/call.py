@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
-from ganeti.utils import clock
+from ganeti.utils import author, clock
 
 _USER_SOURCE: Final = "gnt:user"
 _LIBRARY_SOURCE: Final = "gnt:library:rlib2:"
@@ -60,4 +60,8 @@ class Call:
 
     def reason(self) -> list[list[Any]]:
         """Return the reason trail of the request."""
-        return [*self.user_reason(), [_LIBRARY_SOURCE + self.handler, "", clock.now_ns()]]
+        return [
+            *self.user_reason(),
+            [_LIBRARY_SOURCE + self.handler, "", clock.now_ns()],
+            *author.entry_for(self.user, clock.now_ns()),
+        ]

@@ -14,7 +14,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DirectChange, Field, Job, Operation, Query
-from ganeti.utils import suggest
+from ganeti.utils import author, suggest
 from ganeti.utils.text import brief
 from ganeti.wire import json
 
@@ -104,7 +104,7 @@ def opcodes(call: Call, job: Job) -> list[OpCode]:
     except errors.ParameterError as err:
         raise Refused(400, str(err)) from err
     for op in built:
-        op.reason = [*(op.reason or ()), *call.reason()]
+        op.reason = [*author.without_persons(op.reason), *call.reason()]
         if call.query.get(declare.DRY_RUN.name):
             op.dry_run = True
     return built

@@ -24,6 +24,7 @@ def test_a_job_signs_what_it_changes(tmp_path: Path) -> None:
             reason=[
                 ["gnt:user", "for the shop", 1],
                 ["gnt:client:gnt-instance", "add-tags", 2],
+                ["gnt:person", "alice", 2],
                 ["gnt:opcode:tags_set", "job=1;index=0", 3],
             ],
         )
@@ -31,7 +32,9 @@ def test_a_job_signs_what_it_changes(tmp_path: Path) -> None:
     master.run(OpTagsSet(kind="instance", name="web.example.com", tags=["b"]))
     commit(master.config).ports.allocate()
     nobody, second, first = master.config.commits()
-    assert first.author == Author(1, "OP_TAGS_SET", "gnt:client:gnt-instance", "for the shop")
+    assert first.author == Author(
+        1, "OP_TAGS_SET", "gnt:client:gnt-instance", "for the shop", "alice"
+    )
     assert second.author == Author(2, "OP_TAGS_SET")
     assert nobody.author == Author()
 
@@ -41,6 +44,7 @@ def test_a_job_signs_what_it_changes(tmp_path: Path) -> None:
     [
         ([1], Author(1, "OP_TAGS_SET")),
         ([None, "abc", [], ["a", "b"], {"a": 1}], Author(1, "OP_TAGS_SET")),
+        ([["gnt:person", "al\nice", 1], ["gnt:person", 7, 1]], Author(1, "OP_TAGS_SET")),
         ([[1, 2, 3]], Author(1, "OP_TAGS_SET", "1")),
         ([["gnt:user", {"a": 1}, None]], Author(1, "OP_TAGS_SET", "", "{'a': 1}")),
     ],

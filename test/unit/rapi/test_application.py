@@ -204,6 +204,7 @@ def test_a_job(rest: Rest) -> None:
     assert [entry[:2] for entry in op["reason"]] == [
         ["gnt:user", "why not"],
         ["gnt:library:rlib2:instances_name_startup", ""],
+        ["gnt:person", "root"],
     ]
 
 

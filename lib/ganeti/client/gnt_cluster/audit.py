@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _COLUMNS = (("Line", True), ("Time", False), ("Job", True), ("Event", False), ("Status", False))
+_OPCODES = ("Opcodes", False)
 
 
 def audit(values: Values, arguments: list[str]) -> int:
@@ -78,11 +79,14 @@ def _report(values: Values, lines: list[dict[str, Any]], problems: list[Any]) ->
 
 def _show(values: Values, lines: list[dict[str, Any]]) -> None:
     from ganeti.cli import listing, output, table
+    from ganeti.utils import author
 
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(lines, values.output_format)
         return
-    columns = [table.Column(title, right) for title, right in (*_COLUMNS, ("Opcodes", False))]
+    for_people = values.separator is None and not values.no_headers
+    last = [("Author", False)] if for_people else []
+    columns = [table.Column(title, right) for title, right in (*_COLUMNS, _OPCODES, *last)]
     rows = [
         [
             str(line["n"]),
@@ -91,6 +95,7 @@ def _show(values: Values, lines: list[dict[str, Any]]) -> None:
             str(line["event"]),
             str(line["status"]),
             ", ".join(line["ops"]),
+            *([author.of_trail(line.get("reason"))] if for_people else []),
         ]
         for line in lines
         if {"n", "time", "job", "event", "status", "ops"} <= line.keys()

@@ -92,13 +92,14 @@ def _show_commits(values: Values) -> int:
         output.write_data(commits, values.output_format)
         return failures.EXIT_SUCCESS
     columns = [table.Column(title, right) for title, right in _COLUMNS]
+    for_people = values.separator is None and not values.no_headers
     rows = [
         [
             str(commit["serial"]),
             listing.format_time(commit["time"]),
             "-" if commit["job"] is None else str(commit["job"]),
             commit["opcode"] or "-",
-            commit["source"] or "-",
+            _author(commit, for_people),
             _summary(commit),
             commit["reason"] or "-",
         ]
@@ -109,6 +110,16 @@ def _show_commits(values: Values) -> int:
     ):
         terminal.out(line.rstrip())
     return failures.EXIT_SUCCESS
+
+
+def _author(commit: dict[str, Any], for_people: bool) -> str:
+    """Return person and program for users; for programs, and without a person, the source."""
+    from ganeti.utils import author
+
+    source = commit["source"]
+    if for_people and commit.get("person"):
+        return author.describe(commit["person"], author.program_of(source) or source)
+    return source or "-"
 
 
 def _summary(commit: dict[str, Any]) -> str:

@@ -121,6 +121,7 @@ def _describe(row: Sequence[Any]) -> list[tuple[str, Any]]:
     return [
         ("Job ID", value["id"]),
         ("Status", value["status"]),
+        *_submitter(value["ops"] or ()),
         ("Received", f"        {_stamp(received)}"),
         ("Processing start", _stamp_and_delta(start, received)),
         ("Processing end", f"  {_stamp_and_delta(end, start)}"),
@@ -142,6 +143,16 @@ def _describe(row: Sequence[Any]) -> list[tuple[str, Any]]:
             ],
         ),
     ]
+
+
+def _submitter(ops: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Return the line about the author of a job, for people; programs read the reason trail."""
+    if not ops or not terminal.is_terminal(sys.stdout):
+        return []
+    from ganeti.utils import author
+
+    who = author.of_trail(ops[0].get("reason"))
+    return [("Submitted by", who)] if who else []
 
 
 def _describe_opcode(

@@ -244,7 +244,7 @@ def _row(row: Sequence[Any], names: Mapping[str, str], now: float) -> list[str]:
         closing.duration(start, end or clock) if start else "-",
         str(status),
         what(summary or (), ops or (), names),
-        author.program(first.get("reason")),
+        author.of_trail(first.get("reason")),
     ]
 
 

@@ -72,6 +72,9 @@ def common_parameters(values: Values, program: str) -> dict[str, Any]:
     if values.options.get("reason"):
         trail.append(["gnt:user", values.reason, time.time_ns()])
     trail.append([f"gnt:client:{program}", program, time.time_ns()])
+    from ganeti.utils import author  # only for jobs
+
+    trail += author.entry_for(author.of_process(), time.time_ns())
     common: dict[str, Any] = {"reason": trail}
     priority = _PRIORITIES.get(values.options.get("priority") or "")
     if priority is not None:

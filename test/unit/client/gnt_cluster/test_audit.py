@@ -32,6 +32,17 @@ def test_show(gnt: Gnt, log: Path) -> None:
     ]
 
 
+def test_who_submitted_a_job(gnt: Gnt, log: Path) -> None:
+    chain = Chain(str(log))
+    chain.open()
+    entry = {"time": 1_800_000_000.5, "event": "ended", "job": 7, "status": "success"}
+    trail = [["gnt:library:rlib2:instances", ""], ["gnt:person", "bob"]]
+    chain.add([{**entry, "ops": ["NODE_X"], "reason": trail}])
+    lines = gnt("cluster audit").out.splitlines()
+    assert lines[0].split()[-1] == "Author"
+    assert lines[-1].endswith("NODE_X                 bob (REST)")
+
+
 def test_json(gnt: Gnt, log: Path) -> None:
     assert [row["n"] for row in json.loads(gnt("cluster audit --output=json").out)] == [1, 2, 3]
 

@@ -106,6 +106,16 @@ def test_the_list(gnt: Gnt, asked: list[Any]) -> None:
     assert (ended.code, ended.err, asked) == (0, "", [50])
 
 
+def test_the_list_names_the_person(
+    gnt: Gnt, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(COMMITS[0], "person", "alice")
+    assert " alice (gnt-instance) " in gnt("cluster history").out.splitlines()[1]
+    line = gnt("cluster history --no-headers --separator=:").out.splitlines()[0]
+    assert ":gnt:client:gnt-instance:" in line and "alice" not in line
+    assert json.loads(gnt("cluster history --output=json").out)[0]["person"] == "alice"
+
+
 def test_the_list_for_programs(gnt: Gnt, asked: list[Any]) -> None:
     ended = gnt("cluster history -n 0 --no-headers --separator : ")
     assert ended.out.splitlines()[1] == "11:2025-11-24 16:00:00:-:-:-:too many to be kept:-"

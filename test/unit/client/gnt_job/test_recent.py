@@ -22,6 +22,7 @@ UUID = "4b9cdc1c-ece7-49ba-8864-7ad984b54bff"
 START = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1.example.com"}
 VERIFY = {"OP_ID": "OP_CLUSTER_VERIFY_GROUP", "group_name": UUID}
 TRAIL = [["gnt:user", "because", 1], ["gnt:client:gnt-instance", "startup", 2]]
+BY_ALICE = [*TRAIL, ["gnt:person", "alice", 2]]
 
 
 def summary(job: FakeJob) -> list[str]:
@@ -116,6 +117,13 @@ def test_jobs_of_an_object(gnt: Gnt, master: FakeMaster) -> None:
     assert "no job in the queue works on 'web9'" in missing.err
     # The mode of an evacuation is no name.
     assert gnt("job list all").code == 1
+
+
+@pytest.mark.usefixtures("people")
+def test_the_person_who_submitted_a_job(gnt: Gnt, master: FakeMaster) -> None:
+    ended(master, {**START, "reason": BY_ALICE})
+    assert gnt("job list").out.splitlines()[1].endswith(" alice (gnt-instance)")
+    assert "  Submitted by: alice (gnt-instance)\n" in gnt("job info 1").out
 
 
 @pytest.mark.usefixtures("people")
