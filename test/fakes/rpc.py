@@ -242,6 +242,9 @@ class FakeRpc:
     def _node_has_ip_address(self, node: str, args: dict[str, Any]) -> bool:
         return True
 
+    def _export_details(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
     def _export_list(self, node: str, args: dict[str, Any]) -> list[str]:
         return []
 

@@ -57,7 +57,7 @@ ALL_FIELDS = "all"
 WIDE_FIELDS = "wide"
 #: Kind of objects -> fields which users often want besides the default ones, in one word.
 WIDE = {
-    "export": (),
+    "export": ("ctime", "size", "instance", "source"),
     "filter": ("uuid",),
     "group": ("pinst_list", "uuid"),
     "instance": (
@@ -76,7 +76,9 @@ WIDE = {
     "os": ("api_versions", "parameters", "hidden", "blacklisted"),
 }
 #: Fields with names of machines, whose common domain is left out where a table is too wide.
-_HOSTS = frozenset(("name", "instance", "node", "pnode", "snodes", "pinst_list", "sinst_list"))
+_HOSTS = frozenset(
+    ("name", "instance", "node", "pnode", "snodes", "pinst_list", "sinst_list", "source", "export")
+)
 _UNITS = {"m": "MiB", "g": "GiB", "t": "TiB"}
 # Precedes a note below a row.
 _INDENT = "    "

@@ -68,6 +68,28 @@ def test_list_and_remove(here):
         exports.export_remove("one")
 
 
+def test_details_of_exports(here):
+    path = export_of(
+        here,
+        "web",
+        "[export]\ntimestamp = 1000\nsource = uuid-1\n[instance]\nname = web.example.com\n"
+        "disk_count = 2\ndisk0_dump = a\ndisk1_dump = b\n",
+    )
+    for name, size in (("a", 1000), ("b", 24)):
+        with open(f"{path}/{name}", "wb") as stream:
+            stream.truncate(size)
+    export_of(here, "bare")
+    export_of(here, "odd", "no description")
+    export_of(here, "short", "[export]\n[instance]\ndisk_count = 1\ndisk0_dump = a\n")
+    nothing = {"ctime": None, "size": None, "instance": None, "source": None}
+    assert exports.export_details() == {
+        "web": {"ctime": 1000, "size": 1024, "instance": "web.example.com", "source": "uuid-1"},
+        "bare": {"ctime": None, "size": 0, "instance": "web", "source": None},
+        "odd": nothing,
+        "short": nothing,
+    }
+
+
 def test_an_export_is_removed_by_its_identity(here, monkeypatch):
     """Another node with the same directory is asked to remove the older one, maybe late."""
     assert exports.export_find("one") == (None, [])

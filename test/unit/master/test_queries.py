@@ -335,6 +335,34 @@ def test_exports(context):
     ]
 
 
+def test_details_of_exports_are_asked_where_there_are_exports(context):
+    for number in range(1, 5):
+        context.rpc.answers["export_list", f"node{number}.example.com"] = []
+    source = next(
+        node for node in context.rpc.config.nodes.values() if node.name == "node4.example.com"
+    )
+    context.rpc.answers["export_list", "node1.example.com"] = ["web2", "odd"]
+    context.rpc.answers["export_list", "node2.example.com"] = ["web3"]
+    context.rpc.answers["export_list", "node3.example.com"] = errors.NodeCallFailed("n", "c", "x")
+    facts = {"ctime": 1000, "size": 3 * 2**20 + 1, "instance": "web2", "source": source.uuid}
+    context.rpc.answers["export_details", "node1.example.com"] = {"web2": facts}
+    # A node of the release before.
+    context.rpc.answers["export_details", "node2.example.com"] = errors.NodeCallFailed("n", "c", "")
+    fields = ["export", "ctime", "size", "instance", "source"]
+    missing = [[2, None]] * 4
+    assert queries.query(context, "export", fields)["data"] == [
+        [[0, "odd"], *missing],
+        [[0, "web2"], [0, 1000], [0, 4], [0, "web2"], [0, "node4.example.com"]],
+        [[0, "web3"], *missing],
+        [[2, None], *missing],
+    ]
+    asked = [node for name, node, _ in context.rpc.calls if name == "export_details"]
+    # The third one did not answer, and the fourth one has none.
+    assert asked == ["node1.example.com", "node2.example.com"]
+    queries.query(context, "export", ["export"])
+    assert len([1 for name, _, _ in context.rpc.calls if name == "export_details"]) == len(asked)
+
+
 def test_external_storage(context):
     row = ["prov", "/ext/prov", True, "", [["pool", "doc"]]]
     for number in range(1, 5):

@@ -43,6 +43,12 @@ OWN = {
         "hv/tpm_version": "KVM guests with a TPM",
         "hv/type": "Xen guests of type PVH",
     },
+    "export": {
+        "ctime": "when a backup was made",
+        "size": "how much it has",
+        "instance": "where it came from",
+        "source": "the same",
+    },
     "network": {"external_reservations6": "IPv6 addresses which are reserved"},
     "group": {"enabled_hypervisors": "clusters whose nodes have different hypervisors"},
     "node": {

@@ -89,6 +89,28 @@ def export_list() -> list[str]:
     ]
 
 
+@serves(calls.EXPORT_DETAILS)
+def export_details() -> dict[str, dict[str, Any]]:
+    """Return when each export was made, its size, and where it came from.
+
+    An export whose description cannot be read is there, too, without these facts.
+    """
+    return {name: _details(directory(name)) for name in export_list()}
+
+
+def _details(path: str) -> dict[str, Any]:
+    found: dict[str, Any] = dict.fromkeys(("ctime", "size", "instance", "source"))
+    with contextlib.suppress(errors.OpExecError, OSError):
+        _text, sections = _description(path)
+        made, instance = sections.get("export", {}), sections.get("instance", {})
+        found["instance"] = instance.get("name") or None
+        found["source"] = made.get("source") or None
+        if is_number(made.get("timestamp", ""), 12):
+            found["ctime"] = int(made["timestamp"])
+        found["size"] = sum(os.stat(f"{path}/{name}").st_size for _, name in _dumps(instance))
+    return found
+
+
 @serves(calls.EXPORT_INFO)
 def export_info(path: str) -> str:
     """Return the text of ``config.ini`` of an export whose files are complete.

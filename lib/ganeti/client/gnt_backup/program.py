@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from ganeti.opcodes.base import OpCode
 
 LIST_FIELDS = ("node", "export")
-_LISTING = listing.Listing("export", LIST_FIELDS, name_field="export")
+_LISTING = listing.Listing(
+    "export",
+    LIST_FIELDS,
+    name_field="export",
+    people=listing.PeopleForm(("export", "node", "ctime", "size", "source")),
+)
 
 
 def list_exports(values: Values, arguments: list[str]) -> int:

@@ -36,6 +36,7 @@ from ganeti.utils.effort import Effort
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import (
     ALL_INSTANCES_INFO,
+    EXPORT_DETAILS,
     EXPORT_LIST,
     EXTSTORAGE_DIAGNOSE,
     GUEST_DETAILS,
@@ -326,6 +327,8 @@ def _os_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dic
 
 
 def _export_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
+    from ganeti.query.resources import export as export_fields  # loaded for this kind only
+
     config = context.config.snapshot()
     nodes = sorted(config.nodes.values(), key=lambda node: natural_key(node.name))
     answers = context.rpc.call_many(EXPORT_LIST, [node.uuid for node in nodes])
@@ -333,12 +336,40 @@ def _export_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list
     for node in nodes:
         answer = answers[node.uuid]
         if answer.failure is not None:
-            rows.append({"node": node.name, "export": _mark(answer)})
+            rows.append({"node": node.name, **dict.fromkeys(export_fields.OF_NODES, _mark(answer))})
         else:
             rows.extend(
                 {"node": node.name, "export": name} for name in sorted(answer.data, key=natural_key)
             )
+    if wanted & set(export_fields.DETAILS):
+        _add_details(context, nodes, rows)
     return rows
+
+
+def _add_details(
+    context: MasterContext, nodes: Sequence[Node], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Add what the descriptions of exports say to their rows."""
+    from ganeti.query.resources import export as export_fields  # loaded for this kind only
+
+    config = context.config.snapshot()
+    # Those of the other nodes are not known.
+    found = [row for row in rows if "size" not in row]
+    uuids = {node.name: node.uuid for node in nodes}
+    asked = dict.fromkeys(uuids[row["node"]] for row in found)
+    answers = context.rpc.call_many(EXPORT_DETAILS, list(asked))
+    for row in found:
+        answer = answers[uuids[row["node"]]]
+        # A node of the release before does not know the call.
+        known = {} if answer.failure is not None else answer.data.get(row["export"], {})
+        for name in export_fields.DETAILS:
+            value = known.get(name)
+            row[name] = _mark(answer) if value is None else value
+        if known.get("size") is not None:
+            row["size"] = -(-known["size"] // 2**20)
+        source = config.nodes.get(known.get("source") or "")
+        if source is not None:
+            row["source"] = source.name
 
 
 def _extstorage_rows(

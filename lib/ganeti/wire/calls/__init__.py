@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ganeti.wire.calls import backup, cluster, instance, node, storage
 from ganeti.wire.calls.backup import (
+    EXPORT_DETAILS,
     EXPORT_FIND,
     EXPORT_INFO,
     EXPORT_LIST,
@@ -248,6 +249,7 @@ __all__ = [
     "DRBD_WAIT_SYNC",
     "DRBD_WRITE_ALONE",
     "ETC_HOSTS_MODIFY",
+    "EXPORT_DETAILS",
     "EXPORT_FIND",
     "EXPORT_INFO",
     "EXPORT_LIST",

@@ -92,6 +92,17 @@ class _StatusListResult(ResultCodec):
         return [self._ITEM.decode(item) for item in wire]
 
 
+_NUMBER = ht.Maybe(ht.NonNegInt)
+_NAME = ht.Maybe(ht.NonEmptyString)
+
+
+def _is_export(facts: dict[str, Any]) -> bool:
+    """Tell whether these are a time, a size, and the names of an instance and a node."""
+    return all(_NUMBER(facts.get(name)) for name in ("ctime", "size")) and all(
+        _NAME(facts.get(name)) for name in ("instance", "source")
+    )
+
+
 IO = _IoEncoding("source or target of data")
 EXPORTED_DISKS = _ExportedDisksEncoding("exported disks")
 OPTIONS = ObjectEncoding(ImportExportOptions)
@@ -102,6 +113,21 @@ EXPORT_INFO = Call(
 )
 #: -> names of the exports on a node
 EXPORT_LIST = Call("export_list", (), ResultCodec(ht.ListOf(ht.Str)), timeout_s=300, many=True)
+#: What the descriptions of all exports of a node say (of this project). -> dict of name ->
+#: {"ctime": seconds since 1970, "size": bytes of all files, "instance": its name, "source": UUID of
+#: the node from which it came}; null for what is not known
+EXPORT_DETAILS = Call(
+    "export_details",
+    (),
+    ResultCodec(
+        ht.DictOf(
+            ht.NonEmptyString,
+            ht.And("facts of an export", ht.Dict, ht.Type("details", _is_export)),
+        )
+    ),
+    timeout_s=300,
+    many=True,
+)
 #: What a node has of the export of a name (of this project).
 #: -> [identity of the complete one or None, names of what interrupted exports have left]
 EXPORT_FIND = Call(

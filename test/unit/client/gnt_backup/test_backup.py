@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.luxi_master import FakeMaster
+from ganeti.cli import terminal
 
 from ..conftest import Gnt, fields_of
 
@@ -35,6 +36,21 @@ def test_list(gnt: Gnt, master: FakeMaster) -> None:
     assert gnt("backup list -n node1 -n node2").code == 0
     ended = gnt("backup list -n nosuch")
     assert (ended.code, "nosuch" in ended.err) == (1, True)
+
+
+def test_on_a_terminal_the_list_has_date_size_and_source(
+    gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("TZ", "UTC")
+    master.fields["export"] = fields_of("export")
+    row = {"node": "node2", "export": "web1", "ctime": 1795213010, "size": 1024, "source": "node1"}
+    master.rows["export"] = [row]
+    assert gnt("backup list").out.splitlines() == [
+        "Export Node  CTime               Size From",
+        "web1   node2 2026-11-20 22:16:50 1.0G node1",
+    ]
 
 
 def test_export(gnt: Gnt, master: FakeMaster) -> None:
