@@ -192,13 +192,15 @@ def _ending(values: Values) -> ModuleType | None:
 
 
 def format_log_entry(timestamp: Sequence[int], kind: str, message: Any) -> str:
-    """Return one line of a job's log as the commands show it.
+    """Return one line of a job's log as the commands show it; empty for nothing.
 
-    Programs read the whole date. On a terminal the time of day suffices for what happened today,
-    and the line is wrapped between words.
+    Programs read the whole date, and nothing about what a job waits for. On a terminal the time of
+    day suffices for what happened today, and the line is wrapped between words.
     """
     text = message if kind == "message" or isinstance(message, str) else repr(message)
     if not terminal.is_terminal(sys.stdout):
+        if kind == const.LOG_WAITING:
+            return ""
         return f"{time.ctime(timestamp[0])} {text}"
     stamp = time.localtime(timestamp[0])
     today = stamp[:3] == time.localtime()[:3]

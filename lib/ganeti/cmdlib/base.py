@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from ganeti import errors
-from ganeti.constants.job import LOG_ALREADY
+from ganeti.constants.job import LOG_ALREADY, LOG_WAITING
 from ganeti.locking import ALL, Level, LockManager, Owner
 from ganeti.query.engine import FieldsAnswer, QueryAnswer
 
@@ -287,6 +287,11 @@ class JobLog:
         """Add to both logs that the object was in the wanted state, so that nothing was done."""
         log.info("%s", text)
         self.feedback(LOG_ALREADY, f" - INFO: {text}")
+
+    def waiting(self, text: str) -> None:
+        """Add for what the job waits now; only users on a terminal see it."""
+        log.info("%s", text)
+        self.feedback(LOG_WAITING, f" - INFO: {text}")
 
     def warn(self, text: str, hint: str = "") -> None:
         """Add a warning to the job log and to the log of the daemon.

@@ -53,6 +53,8 @@ LOG_JQUEUE_TEST = "jqueue-test"
 LOG_DELAY_TEST = "delay-test"
 #: Ours: the object was in the wanted state already. The message says so for users.
 LOG_ALREADY = "already"
+#: Ours: for what the job waits now. Commands show it on a terminal only.
+LOG_WAITING = "waiting"
 
 #: Where jobs are executed: values of the cluster parameter ``job_execution``.
 EXECUTION_THREADS = "threads"

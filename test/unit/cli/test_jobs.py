@@ -289,9 +289,11 @@ def test_a_line_of_a_log_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of day is enough for today; programs read the whole date."""
     monkeypatch.setattr(time, "localtime", lambda *seconds: time.gmtime(*(seconds or (90061,))))
     assert jobs.format_log_entry([86400, 0], "message", "x") == "Fri Jan  2 00:00:00 1970 x"
+    assert jobs.format_log_entry([86400, 0], "waiting", "x") == ""
     monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
     monkeypatch.setattr(terminal, "width", lambda stream, otherwise=80: 30)
     assert jobs.format_log_entry([86400 + 46916, 0], "message", "x") == "13:01:56 x"
+    assert jobs.format_log_entry([86400 + 46916, 0], "waiting", "x") == "13:01:56 x"
     assert jobs.format_log_entry([46916, 0], "message", "x") == "1970-01-01 13:01:56 x"
     assert jobs.format_log_entry([133316, 0], "message", "a word and another one more") == (
         "13:01:56 a word and another\n         one more"

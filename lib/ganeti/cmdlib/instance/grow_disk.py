@@ -100,6 +100,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
                 if size > before.get(group, 0)
             },
         )
+        capacity.warn_of_little_space(self.ctx, instance, disk, plan.delta_mib)
         return plan
 
     def _wanted_mib(self, instance: Instance, disk: Disk) -> int:

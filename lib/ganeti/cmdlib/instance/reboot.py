@@ -118,6 +118,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
                     change.instances.forget_pending(instance.uuid)
             return
         if plan.running:
+            power.say_stopping(self.ctx, instance, self.op.shutdown_timeout)
             power.stop(self.config, self.rpc, instance, self.op.shutdown_timeout, self.op.reason)
             power.deactivate_disks(self.config, self.rpc, instance)
         else:

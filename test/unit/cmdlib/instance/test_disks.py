@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -251,6 +252,25 @@ def test_the_incomplete_last_mib_of_an_adopted_device_counts():
 
 def grow(**changes):
     return OpInstanceGrowDisk(**{"instance_name": "web", "disk": 0, "amount": 512, **changes})
+
+
+def test_a_file_which_would_not_fit_is_a_warning():
+    disk = disk_of("web", 0, "file")
+    master = master_with(disk)
+    directory = os.path.dirname(disk.logical_id[1])
+    master.rpc.answers["directory_space"] = lambda node, args: {directory: 512 << 20}
+    master.run(grow(amount=512))
+    assert not master.job.said("WARNING")
+    master.run(grow(amount=2048))
+    assert master.job.said(
+        "the disk of instance web.example.com becomes 2.0G larger, and node node1.example.com has"
+        f" only 512M free in {directory}."
+    )
+    # Not known is not full.
+    master.rpc.errors["directory_space"] = "no answer"
+    master.job.log.clear()
+    master.run(grow(amount=2048))
+    assert not master.job.said("WARNING")
 
 
 def test_both_halves_rehearse_and_grow_before_the_device_on_top():

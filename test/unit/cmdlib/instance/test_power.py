@@ -447,6 +447,10 @@ def test_remove_stops_removes_and_forgets():
         "file_storage_dir_remove",
     ]
     assert master.config.writes == ["instances.mark down", "instances.remove"]
+    assert master.job.said(
+        "waiting until instance web.example.com has stopped on node node1.example.com. It is"
+        " killed after 120 s"
+    )
     assert not master.config.snapshot().instances
     assert not master.config.snapshot().disks
     directories = [hook for hook in master.rpc.hooks() if hook[0] == "instance-remove"]

@@ -7,6 +7,7 @@ storage has its own rules.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,11 @@ from ganeti import errors
 from ganeti.cmdlib.ops.disks.devices import exclusive_storage
 from ganeti.constants.disk import DRBD8, FILE, SHARED_FILE, ST_LVM_VG
 from ganeti.objects import disk_templates, fill
+from ganeti.utils import text
 from ganeti.wire.calls import DIRECTORY_SPACE, NODE_INFO
 
 if TYPE_CHECKING:
+    from ganeti.cmdlib.base import Context
     from ganeti.config import Config
     from ganeti.objects import ConfigData, Disk, Instance, Node
     from ganeti.rpc import RpcRunner
@@ -202,3 +205,26 @@ def require_possible_files(
                 f" {largest} MiB: {answer.data[directory]}",
                 errors.ECODE_NORES,
             )
+
+
+def warn_of_little_space(ctx: Context, instance: Instance, disk: Disk, more_mib: int) -> None:
+    """Warn when files of a disk become larger than the space which their file systems have free.
+
+    Files are sparse, so this is no error. A node which does not answer is none, either.
+
+    :param more_mib: by how much the disk grows.
+    """
+    if disk.dev_type not in (FILE, SHARED_FILE):
+        return
+    directory = os.path.dirname(disk.logical_id[1])
+    answer = ctx.rpc.call(
+        DIRECTORY_SPACE, instance.primary_node, files={directory: 0}, removed=[], sparse=True
+    )
+    free = None if answer.failure is not None else answer.data.get(directory)
+    if isinstance(free, int) and free < more_mib << 20:
+        ctx.log.warn(
+            f"the disk of instance {instance.name} becomes {text.format_unit(more_mib)} larger,"
+            f" and node {answer.node_name} has only {text.format_unit(free >> 20)} free in"
+            f" {directory}. The guest gets errors from its disk when that is full. Free some space,"
+            " or move the instance, before it writes so much."
+        )

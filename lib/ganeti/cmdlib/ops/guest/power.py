@@ -139,6 +139,15 @@ def stop(
         ) from answer.failure
 
 
+def say_stopping(ctx: Context, instance: Instance, timeout_s: int) -> None:
+    """Say that the job waits until a guest has stopped, which may take as long as it has."""
+    node_name = ctx.config.node(instance.primary_node).name
+    ctx.log.waiting(
+        f"waiting until instance {instance.name} has stopped on node {node_name}. It is killed"
+        f" after {timeout_s} s (--shutdown-timeout)."
+    )
+
+
 def ask_to_stop(
     rpc: RpcRunner,
     instance: Instance,

@@ -36,6 +36,8 @@ def remove_instance(
             change.instances.mark(instance.uuid, prereq.ADMIN_DOWN)
     fresh = ctx.config.instance(instance.uuid)
     if not fresh.forthcoming:
+        if instance.admin_state == prereq.ADMIN_UP:
+            power.say_stopping(ctx, fresh, timeout_s)
         try:
             power.stop(ctx.config, ctx.rpc, fresh, timeout_s, reason)
         except errors.OpExecError as err:
