@@ -1,8 +1,8 @@
 """Make a table fit the terminal, so that no line is wrapped.
 
 First the domain which all names of machines have is left out. Then the longest texts are cut, with
-a mark at their end; numbers are never cut. If that is not enough, the table becomes a list of
-records: one line for each value.
+a mark at their end; numbers are never cut. If that is not enough, the last columns are left out
+and named below the table, or the table becomes a list of records: one line for each value.
 """
 
 from __future__ import annotations
@@ -22,19 +22,42 @@ _Rows = Sequence[Sequence[str]]
 
 
 def table_lines(
-    columns: Sequence[Column], rows: _Rows, width: int, painter: table.Painter | None = None
+    columns: Sequence[Column],
+    rows: _Rows,
+    width: int,
+    painter: table.Painter | None = None,
+    *,
+    whole: bool = False,
 ) -> list[str]:
     """Return the lines of a table with titles, or of a list of records.
 
     :param width: columns of the terminal.
     :param painter: function which colours cells; records have no colours.
+    :param whole: leave out no column.
     """
-    if line_width(columns, rows) > width:
-        fitted = fit(columns, rows, width)
-        if fitted is None:
-            return records(columns, rows, width)
-        columns, rows = fitted
-    return table.format_table(columns, rows, painter=painter)
+    if line_width(columns, rows) <= width:
+        return table.format_table(columns, rows, painter=painter)
+    for count in range(len(columns), 0 if not whole else len(columns) - 1, -1):
+        fitted = fit(columns[:count], [row[:count] for row in rows], width)
+        if fitted is not None:
+            lines = table.format_table(*fitted, painter=painter)
+            return lines + _left_out(columns[count:], width)
+    return records(columns, rows, width)
+
+
+def _left_out(columns: Sequence[Column], width: int) -> list[str]:
+    """Return the lines which say that columns are left out."""
+    if not columns:
+        return []
+    import textwrap
+
+    titles = ", ".join(column.title for column in columns)
+    return textwrap.wrap(
+        f"Not shown, because the terminal has {width} columns: {titles}. A wider terminal or"
+        " '-o json' shows all.",
+        max(width, _SHORTEST_FIRST),
+        break_on_hyphens=False,
+    )
 
 
 def fit(columns: Sequence[Column], rows: _Rows, width: int) -> tuple[list[Column], _Rows] | None:

@@ -611,7 +611,13 @@ def table_lines(
     if _fits(values) and "notes" not in response:
         from ganeti.cli import fitting  # a program needs it only for people
 
-        return fitting.table_lines(columns, rows, terminal.width(sys.stdout), painter)
+        return fitting.table_lines(
+            columns,
+            rows,
+            terminal.width(sys.stdout),
+            painter,
+            whole=values.get("output") == ALL_FIELDS,
+        )
     lines = table.format_table(
         columns, rows, header=not values.no_headers, separator=values.separator, painter=painter
     )

@@ -77,7 +77,7 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
 def test_too_many_columns_become_lines() -> None:
     columns = [table.Column(f"Field{number}") for number in range(30)]
     rows = [[f"value {number} of {row}" for number in range(30)] for row in "ab"]
-    lines = fitting.table_lines(columns, rows, 80)
+    lines = fitting.table_lines(columns, rows, 80, whole=True)
     assert lines[:2] == ["Field0   value 0 of a", "Field1   value 1 of a"]
     assert lines[30] == "" and lines[31] == "Field0   value 0 of b"
     assert len(lines) == 61
@@ -93,3 +93,15 @@ def test_the_mark_is_in_the_character_set(monkeypatch: pytest.MonkeyPatch) -> No
 def test_colours_do_not_count() -> None:
     lines = fitting.table_lines(COLUMNS, ROWS, 53, painter=lambda row, column, text: f"<{text}>")
     assert lines[1].endswith("<debian-12+a-\u2026>")
+
+
+def test_the_last_columns_are_left_out_and_named() -> None:
+    columns = [*COLUMNS, *(table.Column(f"Number{index}", right=True) for index in range(4))]
+    rows = [[*row, *"1234"] for row in ROWS]
+    assert fitting.table_lines(columns, rows, 66) == [
+        "Instance Status     Primary_no\u2026 Memory OS          Number0 Number1",
+        "web1     running    node1         1.0G debian-12+\u2026       1       2",
+        "db1      ADMIN_down node2            - noop              1       2",
+        "Not shown, because the terminal has 66 columns: Number2, Number3.",
+        "A wider terminal or '-o json' shows all.",
+    ]

@@ -327,7 +327,13 @@ PROGRAM = Program(
             usage="[<options>] <group> <node>...",
         ),
         *listing.commands(
-            listing.Listing("group", LIST_FIELDS, _FORMATTERS),
+            listing.Listing(
+                "group",
+                LIST_FIELDS,
+                _FORMATTERS,
+                # On a terminal without the long parameters of nodes.
+                people=listing.PeopleForm(LIST_FIELDS[:-1]),
+            ),
             "List node groups",
             [*opt.LIST_OPTIONS, selector.TAGS],
         ),
