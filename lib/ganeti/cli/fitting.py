@@ -7,17 +7,20 @@ and named below the table, or the table becomes a list of records: one line for 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 
 from ganeti.cli import table
 from ganeti.cli.table import Column, line_width
+from ganeti.utils.digits import is_number
 
 #: No text is cut to less than this.
 _SHORTEST = 9
 # The first column says which object it is.
 _SHORTEST_FIRST = 20
 
+_Pairs = Sequence[tuple[str, str]]
 _Rows = Sequence[Sequence[str]]
 
 
@@ -97,22 +100,63 @@ def records(columns: Sequence[Column], rows: _Rows, width: int) -> list[str]:
 
     Values which are too long are wrapped below themselves.
     """
-    import textwrap
-
-    label = max((len(column.title) for column in columns), default=0)
+    titles = [column.title for column in columns]
+    label = max(map(len, titles), default=0)
     lines: list[str] = []
     for row in rows:
         if lines:
             lines.append("")
-        for column, text in zip(columns, row, strict=True):
-            lines += textwrap.wrap(
-                text or "-",
-                max(width, label + 20),
-                initial_indent=f"{column.title:<{label}}  ",
-                subsequent_indent=" " * (label + 2),
-                break_on_hyphens=False,
-            )
+        for title, text in zip(titles, row, strict=True):
+            lines += _wrapped(f"{title:<{label}}  ", text, width)
     return lines
+
+
+def described(titles: tuple[str, str], pairs: _Pairs, width: int) -> list[str]:
+    """Return the lines of a table of names and sentences, which are wrapped below themselves.
+
+    :param width: columns of the terminal.
+    """
+    label = max(len(name) for name, _ in (titles, *pairs))
+    lines: list[str] = []
+    for name, sentence in (titles, *pairs):
+        lines += _wrapped(f"{name:<{label}} ", sentence, width)
+    return lines
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    """Return a text behind a label; what is too long continues below itself."""
+    import textwrap
+
+    return textwrap.wrap(
+        text or "-",
+        max(width, len(label) + 20),
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_on_hyphens=False,
+    )
+
+
+def series(pairs: _Pairs) -> list[tuple[str, str]]:
+    """Join names which differ only in their number, such as ``disk.size/0`` to ``disk.size/15``.
+
+    The sentence of the first one stands for all, with ``N`` in place of its number.
+    """
+    found: list[tuple[str, str]] = []
+    for _, members in itertools.groupby(pairs, _series_of):
+        same = list(members)
+        (name, sentence), (last, _sentence) = same[0], same[-1]
+        if len(same) > 1:
+            prefix, _, first = name.rpartition("/")
+            words = sentence.split(" ")
+            sentence = " ".join("N" if word == first else word for word in words)
+            name = f"{prefix}/{first} to {last.rpartition('/')[2]}"
+        found.append((name, sentence))
+    return found
+
+
+def _series_of(pair: tuple[str, str]) -> str:
+    prefix, slash, number = pair[0].rpartition("/")
+    return f"{prefix}/" if slash and is_number(number) else pair[0]
 
 
 def _without_domain(columns: Sequence[Column], rows: _Rows) -> _Rows:

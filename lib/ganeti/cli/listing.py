@@ -735,6 +735,12 @@ def run_list_fields(
         from ganeti.cli import output
 
         output.write_data([dict(field) for field in fields], values.output_format)
+    elif on_screen(values):
+        from ganeti.cli import fitting  # a program needs it only for people
+
+        pairs = fitting.series([(field["name"], field["doc"]) for field in fields])
+        for line in fitting.described(("Name", "Description"), pairs, terminal.width(sys.stdout)):
+            terminal.out(line)
     else:
         columns = [table.Column(title) for title in ("Name", "Type", "Title", "Description")]
         rows = [

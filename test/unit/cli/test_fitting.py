@@ -105,3 +105,18 @@ def test_the_last_columns_are_left_out_and_named() -> None:
         "Not shown, because the terminal has 66 columns: Number2, Number3.",
         "A wider terminal or '-o json' shows all.",
     ]
+
+
+def test_names_with_numbers_are_one_line_and_sentences_are_wrapped() -> None:
+    pairs = [
+        ("disk.size", "Number of disks"),
+        *((f"disk.size/{index}", f"Size of disk {index}") for index in range(3)),
+        ("hv/acpi", "Whether the guest has ACPI, which is a long word for a long thing"),
+    ]
+    assert fitting.described(("Name", "Description"), fitting.series(pairs), 50) == [
+        "Name             Description",
+        "disk.size        Number of disks",
+        "disk.size/0 to 2 Size of disk N",
+        "hv/acpi          Whether the guest has ACPI, which",
+        "                 is a long word for a long thing",
+    ]

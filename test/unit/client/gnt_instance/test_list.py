@@ -321,3 +321,10 @@ def test_on_a_terminal_wide_has_the_most_important_first(gnt: Gnt, master: FakeM
     assert gnt("instance list -o wide").out.index("1 min 1 s") < gnt(
         "instance list -o wide"
     ).out.index("192.0.2.7")
+
+
+@pytest.mark.usefixtures("on_terminal")
+def test_on_a_terminal_fields_have_a_name_and_a_sentence(gnt: Gnt) -> None:
+    lines = gnt("instance list-fields").out.splitlines()
+    assert lines[:2] == ["Name       Description", "name       the name"]
+    assert gnt("instance list-fields --separator=:").out.startswith("Name:Type:Title:Description")
