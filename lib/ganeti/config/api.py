@@ -220,6 +220,14 @@ class Config(Questions):
         """Return the lagging nodes by UUID; see :meth:`NodeCopies.lagging`."""
         return self._store.copies.lagging()
 
+    def unresponsive(self) -> list[str]:
+        """Return the UUIDs of the candidates to which the last message failed."""
+        return self._store.copies.unresponsive()
+
+    def try_again(self, uuids: Collection[str]) -> None:
+        """Send to lagging nodes soon, because these answer again."""
+        self._store.copies.try_again(uuids)
+
     def is_alone(self) -> bool:
         """Tell whether the witness knows that this node is the only candidate."""
         return self._store.copies.is_alone()

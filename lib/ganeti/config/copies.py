@@ -40,7 +40,12 @@ from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
 from ganeti.replication.majority import Tally
 from ganeti.replication.peer import CopyState, Peer
-from ganeti.replication.quorum import CommitQuorum, Record, online_candidates
+from ganeti.replication.quorum import (
+    CommitQuorum,
+    Record,
+    online_candidates,
+    other_candidates,
+)
 from ganeti.utils import shortage
 
 log = logging.getLogger(__name__)
@@ -126,6 +131,7 @@ class NodeCopies:
         self._lagging: dict[str, _LaggingNode] = {}
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
+        self._returned = threading.Event()
         # The nodes which get ssconf values later, and the thread which sends them; guarded by
         # _committing.
         self._uninformed: set[str] = set()
@@ -143,6 +149,22 @@ class NodeCopies:
         """Return the lagging nodes by UUID, each with :data:`CONFIG` or :data:`SSCONF` or both."""
         with self._committing:
             return {uuid: frozenset(node.lacks) for uuid, node in self._lagging.items()}
+
+    def unresponsive(self) -> list[str]:
+        """Return the UUIDs of the candidates to which the last message failed."""
+        with self._committing:
+            candidates = other_candidates(self._present())
+            return [uuid for uuid in candidates if not self._responds(uuid)]
+
+    def try_again(self, uuids: Collection[str]) -> None:
+        """Send to lagging nodes soon, and not after the rest of a pause.
+
+        :param uuids: those which answer again.
+        """
+        with self._committing:
+            if any(uuid in self._lagging for uuid in uuids):
+                self._returned.set()
+                self._start_catching_up()
 
     def is_alone(self) -> bool:
         """Tell whether the witness knows that there is only one candidate now."""
@@ -524,6 +546,9 @@ class NodeCopies:
     def _lagging_node(self, uuid: str) -> _LaggingNode:
         return self._lagging.setdefault(uuid, _LaggingNode(uuid))
 
+    def _responds(self, uuid: str) -> bool:
+        return uuid not in self._lagging or self._lagging[uuid].responds
+
     def _lacks(self, uuid: str, what: str) -> bool:
         node = self._lagging.get(uuid)
         return node is not None and what in node.lacks
@@ -566,10 +591,10 @@ class NodeCopies:
         """Send to lagging nodes until there are none. The next failure starts a new thread."""
         first_s, longest_s = self._catch_up_s or CATCH_UP_S
         pause_s = first_s
-        never = threading.Event()
         while True:
-            never.wait(pause_s)
-            pause_s = min(2 * pause_s, longest_s)
+            returned = self._returned.wait(pause_s)
+            self._returned.clear()
+            pause_s = first_s if returned else min(2 * pause_s, longest_s)
             try:
                 with shortage.as_error():
                     self.catch_up()

@@ -28,7 +28,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ganeti import errors, ht
@@ -233,6 +233,18 @@ class Replicator:
         with self.progress:
             return [peer.uuid for peer in self._peers.values() if peer.lags]
 
+    def unresponsive(self) -> list[str]:
+        """Return the UUIDs of the candidates to which the last message failed."""
+        with self.progress:
+            return [peer.uuid for peer in self._peers.values() if not peer.responds]
+
+    def try_again(self, uuids: Collection[str]) -> None:
+        """Send to candidates soon, and not after the rest of a pause."""
+        with self.progress:
+            for uuid in uuids:
+                if uuid in self._peers:
+                    self._peers[uuid].try_again()
+
     def stop(self, timeout_s: float = 5.0) -> None:
         """Give the candidates `timeout_s` seconds to take the rest, then end the threads."""
         deadline = time.monotonic() + timeout_s
@@ -407,6 +419,7 @@ class _Peer(Peer):
         self._unknown_since = time.monotonic()
         self._outbox = Outbox()
         self._took_s = 0.0
+        self._returned = False
         self.thread = threading.Thread(target=self._run, name=f"jq-peer-{uuid[:8]}", daemon=True)
 
     @property
@@ -431,6 +444,11 @@ class _Peer(Peer):
             self._unknown_since = time.monotonic()
             self._enter(DeliveryPhase.UNKNOWN)
             self._progress.notify_all()
+
+    def try_again(self) -> None:
+        """Send soon, and not after the rest of a pause."""
+        self._returned = True
+        self._progress.notify_all()
 
     def stop(self) -> None:
         """End the thread after the message that is under way."""
@@ -460,7 +478,8 @@ class _Peer(Peer):
                 error = self._send_next()
             if error is not None:
                 with self._progress:
-                    self._progress.wait_for(lambda: self._stopped, self._retry_s)
+                    self._progress.wait_for(lambda: self._stopped or self._returned, self._retry_s)
+                    self._returned = False
 
     # -- comparison ------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@
 :mod:`.startup`          the steps before the daemon serves: the locks of the node, the role
 :mod:`.fence`            ends the daemon when another master has taken over
 :mod:`.commit_probe`     how long ago this master could commit; ends one which cannot
+:mod:`.returning`        sends at once to candidates which lag, and answer again
 :mod:`.witness`          the witness of a cluster with two candidates
 :mod:`.key_learning`     learns the keys of nodes which the configuration does not have yet
 :mod:`.certificate_renewal` renews certificates of the cluster and the nodes before they expire

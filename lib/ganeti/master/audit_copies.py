@@ -42,6 +42,8 @@ class AuditCopies:
         self.start = self._copies.start
         #: Sends now; returns the UUIDs of those which still lack lines.
         self.send = self._copies.send
+        #: Those to which the last message failed; and to send to those which answer again.
+        self.unresponsive, self.try_again = self._copies.unresponsive, self._copies.try_again
         #: Sends what is left, and ends the thread.
         self.stop = self._copies.stop
 

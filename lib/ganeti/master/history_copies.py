@@ -45,6 +45,8 @@ class HistoryCopies:
         self.note_incomplete = self._copies.note
         #: Sends now; returns the UUIDs of those which still lack records.
         self.send = self._copies.send
+        #: Those to which the last message failed; and to send to those which answer again.
+        self.unresponsive, self.try_again = self._copies.unresponsive, self._copies.try_again
         self.stop = self._copies.stop
 
     def start(self) -> None:

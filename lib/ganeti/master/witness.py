@@ -27,8 +27,8 @@ from ganeti.wire.calls import MASTER_VOTE
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two polls.
-POLL_S = 10.0
+#: Seconds between two polls; when the witness does not answer, and otherwise.
+RETRY_S, POLL_S = 0.5, 10.0
 # How often, and after which pauses in seconds, the candidates are asked before a server is set up.
 _ATTEMPTS = 6
 _PAUSE_S = 0.5
@@ -56,6 +56,7 @@ class MasterWitness:
         self._lock = threading.Lock()
         self._witness: Witness | None = None
         self._stop = threading.Event()
+        self._soon = threading.Event()
         self._said: str | None = None
 
     # -- when a change needs it ------------------------------------------------------------------
@@ -88,6 +89,7 @@ class MasterWitness:
             self._fence.newer("the witness", str(err.known))
             return str(err)
         except WitnessError as err:
+            self.poll_soon()
             return str(err)
         # An older document may have been restored meanwhile, while this node obeys another master.
         self._fence.check()
@@ -149,6 +151,11 @@ class MasterWitness:
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
+        self._soon.set()
+
+    def poll_soon(self) -> None:
+        """Let the thread look at the witness now, and not after the rest of a pause."""
+        self._soon.set()
 
     def _watch(self) -> None:
         while True:
@@ -158,7 +165,9 @@ class MasterWitness:
             except errors.GenericError as err:
                 text = str(err)
             self._say(text)
-            if self._stop.wait(POLL_S):
+            self._soon.wait(RETRY_S if text else POLL_S)
+            self._soon.clear()
+            if self._stop.is_set():
                 return
 
     def _say(self, text: str | None) -> None:

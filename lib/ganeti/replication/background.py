@@ -59,6 +59,10 @@ class BackgroundPeer(Peer):
         else:
             self.answered()
 
+    def try_again(self) -> None:
+        """Note that the next message need not wait for the rest of a pause."""
+        self.retry_at = self._pause_s = 0.0
+
     def failed_at(self, now: float) -> bool:
         """Note that a message failed, or did not bring the copy up to date.
 
@@ -110,6 +114,7 @@ class BackgroundCopies:
         self._changed = threading.Condition()
         self._peers: dict[str, BackgroundPeer] = {}
         self._noted = True
+        self._returned = False
         self._ended = False
         self._thread = threading.Thread(
             target=self._run, name=f"copies: {copied.name}", daemon=True
@@ -141,6 +146,20 @@ class BackgroundCopies:
         """Return the state of each copy, by the UUID of its node."""
         with self._changed:
             return {peer.uuid: peer.state for peer in self._peers.values()}
+
+    def unresponsive(self) -> list[str]:
+        """Return the UUIDs of the candidates to which the last message failed."""
+        with self._changed:
+            return [peer.uuid for peer in self._peers.values() if not peer.responds]
+
+    def try_again(self, uuids: Collection[str]) -> None:
+        """Send to candidates soon, and not after the rest of a pause."""
+        with self._changed:
+            for uuid in uuids:
+                if uuid in self._peers:
+                    self._peers[uuid].try_again()
+            self._returned = True
+            self._changed.notify_all()
 
     def send(self, *, due_only: bool = False) -> set[str]:
         """Send to the candidates which lack something what they lack.
@@ -190,8 +209,8 @@ class BackgroundCopies:
             with self._changed:
                 while not self._ended and not self._noted and self._next_s() != 0.0:
                     self._changed.wait(self._next_s())
-                self._changed.wait_for(lambda: self._ended, self._gather_s)
-                ended, self._noted = self._ended, False
+                self._changed.wait_for(lambda: self._ended or self._returned, self._gather_s)
+                ended, self._noted, self._returned = self._ended, False, False
             if not ended:
                 self.send(due_only=True)
             elif self._send_rest:

@@ -53,6 +53,7 @@ from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.master.node_poll import NodePoll
 from ganeti.master.orphaned_work import OrphanedWorkLocks
+from ganeti.master.returning import Returning, knock
 from ganeti.master.witness import MasterWitness
 from ganeti.objects import Cluster, ConfigData
 from ganeti.platform import machine, master_epoch, paths, users
@@ -149,6 +150,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     node_poll = NodePoll(config, runner, queue)
     node_poll.start()
     witness.start()
+    _start_returning(context, queue, copies, witness)
     return MasterDaemon(
         queue_lock,
         livelock,
@@ -226,6 +228,15 @@ def _start_probe(
     context.config.call_when_judged(probe.note_commit)
     context.commit_age = probe.age_s
     probe.start()
+
+
+def _start_returning(
+    context: MasterContext, queue: JobQueue, copies: Copies, witness: MasterWitness
+) -> None:
+    """Start what sends at once to candidates which answer again."""
+    assert queue.replicator is not None
+    kinds = (context.config, queue.replicator, *copies)
+    Returning(kinds, partial(knock, context.rpc), witness.poll_soon).start()
 
 
 def _make_queue(

@@ -17,6 +17,7 @@ from ganeti.master import (
     key_learning,
     node_poll,
     orphaned_work,
+    returning,
     witness,
 )
 from ganeti.platform import master_epoch
@@ -51,8 +52,11 @@ LOOPS: dict[str, tuple[Any, tuple[str, ...], str, Callable[[], Callable[[], obje
         lambda: certificate_renewal.CertificateRenewal(NONE, NONE, NONE)._run,
     ),
     "witness": (
-        witness, ("POLL_S",), "MasterWitness.poll",
+        witness, ("POLL_S", "RETRY_S"), "MasterWitness.poll",
         lambda: witness.MasterWitness(NONE, NONE, NONE)._watch,
+    ),
+    "returning": (
+        returning, ("PAUSE_S",), "Returning.round", lambda: returning.Returning([], NONE)._run,
     ),
     "orphaned work": (orphaned_work, ("POLL_S",), "OrphanedWorkLocks.poll", _orphaned_work),
 }  # fmt: skip
