@@ -121,8 +121,8 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         count = len(plan.instance.disks)
         start = [f"start it on {target}"] if plan.up else []
         return [
-            f"stop instance {plan.instance.name} on {source}",
-            f"make {count} disk{'s' * (count != 1)} on {target} and copy the content",
+            f"make {count} disk{'s' * (count != 1)} on {target}",
+            f"stop instance {plan.instance.name} on {source}, and copy the content of its disks",
             f"make {target} its primary node",
             f"destroy the disks on {source}",
             *start,
@@ -130,12 +130,15 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
 
     def exec(self, plan: MovePlan) -> None:
         instance, disks = plan.instance, plan.disks
-        self._stop(plan)
         with UndoStack(self.log.warn) as undo:
+            # The guest runs until the target has the disks: what is wrong there does not stop it.
+            self._make(plan, disks, undo)
+            pairs = self._pairs(plan, disks)
+            self._stop(plan)
             if plan.up:
                 # After a failure before the change it is started again on the source.
                 undo.add(f"instance {instance.name} stopped", self._start_again, instance)
-            self._copy(plan, disks, undo)
+            self._copy(plan, pairs)
             self._record(plan, disks)
             undo.commit()
         self._destroy_source(plan, disks)
@@ -173,7 +176,8 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
     def _start_again(self, instance: Instance) -> None:
         power.start(self.ctx, self.config.instance(instance.uuid), self.op.reason)
 
-    def _copy(self, plan: MovePlan, disks: Sequence[Disk], undo: UndoStack) -> None:
+    def _make(self, plan: MovePlan, disks: Sequence[Disk], undo: UndoStack) -> None:
+        """Make the disks on the target node."""
         instance, target = plan.instance, plan.target
         undo.add(
             f"disks of {instance.name} on node {target.name}", convert.clear, self.ctx, instance
@@ -192,7 +196,12 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         for index in range(len(disks)):
             self.log.feedback(f"* making disk {index} on node {target.name}")
         disk_work.create_devices(self.ctx, instance, {target.uuid: disks}, writable_on=target.uuid)
-        disk_work.assemble_disks(self.ctx, instance)
+
+    def _pairs(
+        self, plan: MovePlan, disks: Sequence[Disk]
+    ) -> list[tuple[disk_copy.TransferEnd, disk_copy.TransferEnd]]:
+        """Activate the disks on the target node, and say what is copied where."""
+        instance, target = plan.instance, plan.target
         answers = call_for_disks(
             self.rpc,
             BLOCKDEV_ASSEMBLE_MULTI,
@@ -219,6 +228,13 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                     compress=self.op.compress,
                 )
             )
+        return pairs
+
+    def _copy(
+        self, plan: MovePlan, pairs: Sequence[tuple[disk_copy.TransferEnd, disk_copy.TransferEnd]]
+    ) -> None:
+        instance, target = plan.instance, plan.target
+        disk_work.assemble_disks(self.ctx, instance)
         copied = disk_copy.copy_disks(self.rpc, self.log, pairs)
         failed = [str(index) for index, ok in enumerate(copied) if not ok]
         if failed:

@@ -612,6 +612,19 @@ def test_moving_is_refused():
     )
 
 
+@pytest.mark.parametrize("call", ["blockdev_create_multi", "blockdev_assemble_multi"])
+def test_a_guest_is_not_stopped_for_a_move_whose_target_cannot_have_the_disks(call):
+    """For example because a volume or a file of an interrupted move has the name."""
+    master = master_with(plain(), admin_state="up")
+    master.rpc.run("web", "node1")
+    master.rpc.errors[call, "node2.example.com"] = "exists already"
+    op = OpInstanceMove(instance_name="web", target_node="node2")
+    assert "exists already" in master.failed(op)
+    assert not master.rpc.of("instance_shutdown")
+    assert "node1" not in nodes_of(master, "blockdev_remove_multi")
+    assert master.config.instance(uuid_of("web")).primary_node == uuid_of("node1")
+
+
 @pytest.mark.parametrize("unknown", [False, True])
 def test_files_are_not_moved_within_one_directory(unknown):
     """The copy would be the original, and be removed with it."""
