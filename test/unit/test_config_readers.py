@@ -61,6 +61,9 @@ _OPENING = {
 }  # fmt: skip
 
 
+_NAME = "config.data"
+
+
 def _names_the_file(tree: ast.AST) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == "cluster_conf_file":
@@ -68,7 +71,7 @@ def _names_the_file(tree: ast.AST) -> bool:
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
-            and node.value.endswith("config.data")
+            and node.value.endswith(_NAME)
             and " " not in node.value
         ):
             return True
@@ -103,7 +106,8 @@ def _files() -> list[str]:
         name
         for path in LIB.rglob("*.py")
         if not (name := str(path.relative_to(LIB))).startswith("configfile/")
-        and _names_the_file(ast.parse(path.read_text(encoding="utf-8")))
+        and ("cluster_conf_file" in (text := path.read_text(encoding="utf-8")) or _NAME in text)
+        and _names_the_file(ast.parse(text))
     )
 
 

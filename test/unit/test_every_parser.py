@@ -240,10 +240,12 @@ def parsers_of_the_code() -> set[str]:
             else:
                 yield from walk(child, path, prefix)
 
+    texts = {path: path.read_text() for path in LIB.rglob("*.py")}
     return {
         name
-        for path in LIB.rglob("*.py")
-        for name in walk(ast.parse(path.read_text()), str(path.relative_to(LIB)), "")
+        for path, text in texts.items()
+        if any(_NAME.fullmatch(name) for name in re.findall(r"\bdef (\w+)", text))
+        for name in walk(ast.parse(text), str(path.relative_to(LIB)), "")
     }
 
 
