@@ -497,8 +497,8 @@ class LogicalUnit(Generic[OpT, PlanT]):
         instance = self.config.expand_instance(name or uuid or "")
         if uuid is not None and instance.uuid != uuid:
             raise errors.OpPrereqError(
-                f"instance {instance.name} has UUID {instance.uuid}, not {uuid}; the job was"
-                " submitted for another instance of that name",
+                f"instance {instance.name} is not the one for which the job was submitted, which"
+                " had the same name. Look at it, and submit the job again.",
                 errors.ECODE_NOENT,
             )
         self.need(Level.INSTANCE, [instance.uuid], shared=shared)
@@ -525,8 +525,8 @@ class LogicalUnit(Generic[OpT, PlanT]):
         node = self.config.expand_node(name or uuid or "")
         if uuid is not None and node.uuid != uuid:
             raise errors.OpPrereqError(
-                f"node {node.name} has UUID {node.uuid}, not {uuid}; the job was submitted for"
-                " another node of that name",
+                f"node {node.name} is not the one for which the job was submitted, which had the"
+                " same name. Look at it, and submit the job again.",
                 errors.ECODE_NOENT,
             )
         return node

@@ -43,7 +43,7 @@ def of(disk: Disk) -> type[BlockDevice]:
     """
     if disk.dev_type not in disk_templates.WITH_DEVICES:
         raise errors.BlockDeviceError(
-            f"disk {disk.uuid or disk.iv_name}: disks of type '{disk.dev_type}' are not supported "
+            f"disk {disk.iv_name or disk.uuid}: disks of type '{disk.dev_type}' are not supported "
             "by this version"
         )
     module, _, name = disk_templates.of(disk.dev_type).device.partition(":")

@@ -196,7 +196,7 @@ def ensure_daemon(daemon: str, run: bool) -> None:
     """
     if daemon not in _OPTIONAL_DAEMONS:
         raise errors.OpExecError(
-            f"'{daemon:.80}' is not a daemon which this call may start or stop"
+            f"'{daemon:.80}' is not a daemon which the master may start or stop"
         )
     verb = "start" if run else "stop"
     try:

@@ -42,8 +42,8 @@ def write(values: dict[str, str]) -> None:
     """
     if ssconf.MASTER_EPOCH in values:
         raise errors.ConfigurationError(
-            "ssconf_master_epoch cannot be written like other ssconf files; node call"
-            f" {calls.MASTER_CLAIM.name} changes it"
+            "ssconf_master_epoch cannot be written like other ssconf files; only a new master"
+            " changes it"
         )
     for key, text in values.items():
         if not _KEY.fullmatch(key):

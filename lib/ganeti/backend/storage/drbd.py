@@ -26,7 +26,7 @@ _POLL = (0.1, 1.5, 5.0)
 def _mirrored(disk: Disk) -> DrbdDevice:
     if not disk.has_replicas:
         raise errors.BlockDeviceError(
-            f"disk {disk.uuid or disk.iv_name} of type '{disk.dev_type}' is not mirrored by this"
+            f"disk {disk.iv_name or disk.uuid} of type '{disk.dev_type}' is not mirrored by this"
             " cluster"
         )
     return device.DrbdDevice(disk)

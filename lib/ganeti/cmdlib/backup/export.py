@@ -104,7 +104,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         elif op.x509_key_name is None or op.destination_x509_ca is None:
             raise errors.OpPrereqError(
                 "an export to another cluster needs the name of the key of this cluster and the"
-                " certificate of the other one; see OP_BACKUP_PREPARE",
+                " certificate of the other one. The program move-instance gets both.",
                 errors.ECODE_INVAL,
             )
         zeroing.check_arguments(op)

@@ -24,8 +24,8 @@ class LUBackupRemove(LogicalUnit[OpBackupRemove, exports.Found]):
         else:
             if self.op.instance_uuid not in (None, instance.uuid):
                 raise errors.OpPrereqError(
-                    f"instance {instance.name} has uuid {instance.uuid}, not"
-                    f" {self.op.instance_uuid}; the job was made for another instance of that name",
+                    f"instance {instance.name} is not the one for which the job was submitted,"
+                    " which had the same name. Look at it, and submit the job again.",
                     errors.ECODE_NOENT,
                 )
             self.name = instance.name

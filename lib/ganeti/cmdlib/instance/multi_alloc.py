@@ -172,7 +172,8 @@ def _opcode(index: int, item: Any) -> OpInstanceCreate:
         item = opcodes.from_dict({"OP_ID": OpInstanceCreate.OP_ID, **item})
     if not isinstance(item, OpInstanceCreate):
         raise errors.OpPrereqError(
-            f"instance {index} is not described by {OpInstanceCreate.OP_ID}", errors.ECODE_INVAL
+            f"instance {index} of the list is not a description of a new instance",
+            errors.ECODE_INVAL,
         )
     op = copy.copy(item)
     op.validate()

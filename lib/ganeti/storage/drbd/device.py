@@ -82,7 +82,7 @@ class DrbdDevice(BlockDevice):
         found: dict[str, Any] = dict(disk.dynamic_params or {})
         if not isinstance(found.get(LOCAL_MINOR), int):
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name} has no replica on this node"
+                f"disk {disk.iv_name or disk.uuid} has no replica on this node"
             )
         self.minor: int = found[LOCAL_MINOR]
         self.remote_minor = found.get(REMOTE_MINOR)

@@ -596,7 +596,7 @@ def test_an_instance_that_does_not_start_again_is_a_warning():
         ({"ignore_remove_failures": True}, errors.ECODE_INVAL, "removed"),
         ({"zero_free_space": True}, errors.ECODE_STATE, "free space"),
         ({"zeroing_timeout_fixed": 5}, errors.ECODE_INVAL, "overwriting"),
-        ({"mode": "remote", "target_node": []}, errors.ECODE_INVAL, "OP_BACKUP_PREPARE"),
+        ({"mode": "remote", "target_node": []}, errors.ECODE_INVAL, "move-instance gets both"),
     ],
 )
 def test_an_export_is_refused(changes, ecode, fragment):

@@ -40,6 +40,4 @@ def require_new_name(config: Config, name: str, what: str) -> None:
         taken = expand(name)
     except errors.OpPrereqError:
         return
-    raise errors.OpPrereqError(
-        f"{what} {name} already exists (uuid {taken.uuid})", errors.ECODE_EXISTS
-    )
+    raise errors.OpPrereqError(f"{what} {taken.name} already exists", errors.ECODE_EXISTS)

@@ -141,7 +141,8 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         node = self.config.expand_node(uuid or name or "")
         if name and uuid and self.config.expand_node(name).uuid != uuid:
             raise errors.OpPrereqError(
-                f"target node {name} does not have uuid {uuid}", errors.ECODE_INVAL
+                f"target node {name} is not the one that the UUID in the request names",
+                errors.ECODE_INVAL,
             )
         return node
 

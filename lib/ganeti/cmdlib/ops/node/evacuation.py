@@ -36,7 +36,8 @@ def evacuation_target(config: Config, name: str | None, uuid: str | None) -> Nod
     node = config.expand_node(name or uuid or "")
     if uuid is not None and node.uuid != uuid:
         raise errors.OpPrereqError(
-            f"target node {node.name} does not have uuid {uuid}", errors.ECODE_INVAL
+            f"target node {node.name} is not the one that the UUID in the request names",
+            errors.ECODE_INVAL,
         )
     return node
 
@@ -75,7 +76,8 @@ class EvacuationUnit(LogicalUnit[EvacuationOpT, PlanT]):
         node = self.config.expand_node(self.op.node_name)
         if self.op.node_uuid is not None and node.uuid != self.op.node_uuid:
             raise errors.OpPrereqError(
-                f"node {node.name} does not have uuid {self.op.node_uuid}", errors.ECODE_NOENT
+                f"node {node.name} is not the one that the UUID in the request names",
+                errors.ECODE_NOENT,
             )
         return node
 

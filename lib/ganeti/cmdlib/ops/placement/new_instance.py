@@ -130,7 +130,9 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     def _named_node(self, name: str | None, uuid: str | None) -> Node:
         node = self.config.expand_node(uuid or name or "")
         if name and uuid and self.config.expand_node(name).uuid != node.uuid:
-            raise errors.OpPrereqError(f"node {name} does not have uuid {uuid}", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"node {name} is not the one that the UUID in the request names", errors.ECODE_INVAL
+            )
         return node
 
     def require_named_nodes(self) -> list[Node]:
