@@ -23,7 +23,18 @@ MANUAL = TOP / "doc" / "manual"
 
 #: Objects which the manual knows: nodes, and instances which a page has added or describes.
 NODES = {f"node{number}" for number in range(1, 5)}
-INSTANCES = {"web1", "db1", "mail1", "files1", "shop1", "guest1", "test1"}
+INSTANCES = {
+    "web1",
+    "db1",
+    "mail1",
+    "files1",
+    "guest1",
+    "test1",
+    "shop1",
+    "shop2",
+    "shop3",
+    "shop4",
+}
 #: Programs of the machine, with the packages of Debian which have them.
 OTHERS = {
     "aa-enforce": "apparmor-utils",

@@ -426,7 +426,7 @@ def interrupt_a_move(cluster: Cluster, other: Cluster, directory: Path) -> None:
     ((status, since),) = other.rows("gnt-instance", "list", "-o", "status,importing_since", name)
     assert status == "ADMIN_down" and since != "-"
     assert disk_of(other, name).exists()
-    assert "its import has not ended in 24 hours" in watch(25)
+    assert "its import or copy has not ended in 24 hours" in watch(25)
     assert other.rows("gnt-instance", "list") == []
     assert list(other.path(node, "srv/ganeti/file-storage").glob(f"{name}/*")) == []
     assert [f"INSTANCE_REMOVE({name})"] in other.rows("gnt-job", "list", "-o", "summary")

@@ -39,12 +39,12 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 284),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        538,
+        542,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 107),
     "ganeti-confd": ("import ganeti.server.confd", 118),
     "ganeti-mond": ("import ganeti.server.mond", 86),
-    "gnt-instance": ("import ganeti.client.gnt_instance.program", 60),
+    "gnt-instance": ("import ganeti.client.gnt_instance.program", 61),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),
 }
 

@@ -202,6 +202,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("creation", "group", "migration", "node"),
         ("verify",),
     ),
+    "cmdlib/ops/creation": (
+        ("from_copy", "names", "plan"),
+        ("objects",),
+        ("execution",),
+        ("unit",),
+    ),
     "cmdlib/ops/disks": (
         (
             "activation_unit", "ownership", "replicas", "same_device", "same_directory", "specs",
@@ -231,6 +237,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("export_description", "exports", "keys", "signed", "zero_free_space"),
         ("disk_copy", "handshake", "seal"),
         ("import_source",),
+        ("copy_source",),
     ),
     "cmdlib/ops/verify": (
         (

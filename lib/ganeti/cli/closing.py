@@ -157,6 +157,15 @@ def _created(done: Done) -> str:
     return f"{name} {state} on {node}"
 
 
+def _copied(done: Done) -> str:
+    op: Any = done.op
+    if op.start:
+        return _runs(done, f"is a copy of {op.instance_name}, and runs", op.new_name)
+    name, node, _ = done.instance(op.new_name)
+    start = f"start it: gnt-instance startup {done.short_instance(name)}"
+    return f"{name} is a copy of {op.instance_name}, stopped, on {node}; {start}"
+
+
 def _moved(done: Done) -> str:
     name, node, _ = done.instance()
     return f"{name} is on {node} now"
@@ -249,6 +258,7 @@ SENTENCES: dict[str, str | Callable[[Done], str]] = {
     "OP_GROUP_RENAME": "group {group_name} is {new_name} now",
     "OP_GROUP_SET_PARAMS": _changed("group {group_name}"),
     "OP_INSTANCE_ACTIVATE_DISKS": _of_instance("the disks of {instance} are active on {node}"),
+    "OP_INSTANCE_COPY": _copied,
     "OP_INSTANCE_CREATE": _created,
     "OP_INSTANCE_DEACTIVATE_DISKS": _of_instance("the disks of {instance} are not active"),
     "OP_INSTANCE_FAILOVER": _moved,

@@ -32,9 +32,29 @@ def full_name(values: Values, name: str, client: luxi.Client, old_name: str = ""
     completed = f"{name}.{domains.pop()}"
     terminal.err(
         f"The instance gets the name {completed}, with the domain of"
-        f" {'the old name' if old_name else 'the other instances'}; --exact-name keeps {name}"
+        f" {old_name or 'the other instances'}; --exact-name keeps {name}"
     )
     return completed
+
+
+def common_fields(values: Values) -> dict[str, Any]:
+    """Return the opcode fields about nodes, names and files, which a copy has, too."""
+    pnode, _, snode = (values.node or "").partition(":")
+    return {
+        "pnode": pnode or None,
+        "snode": snode or None,
+        "iallocator": values.iallocator,
+        "group_name": values.nodegroup,
+        "wait_for_sync": values.wait_for_sync,
+        "name_check": values.name_check,
+        "exact_name": values.exact_name or None,
+        "ip_check": values.ip_check,
+        "conflicts_check": values.conflicts_check,
+        "ignore_ipolicy": values.ignore_ipolicy,
+        "file_driver": values.file_driver,
+        "file_storage_dir": values.file_storage_dir,
+        **jobs.common_params(values),
+    }
 
 
 def create(values: Values, name: str, **others: Any) -> int:
@@ -47,7 +67,6 @@ def create(values: Values, name: str, **others: Any) -> int:
     """
     from ganeti.opcodes.instance import OpInstanceCreate
 
-    pnode, _, snode = (values.node or "").partition(":")
     hypervisor, hvparams = instance_options.hypervisor(values)
     # For settings without an option, an import uses the export and a commit uses the reservation.
     commit = others.get("commit", False)
@@ -66,30 +85,18 @@ def create(values: Values, name: str, **others: Any) -> int:
         else [],
         nics=instance_options.nic_list(values) if is_new or values.nics else [],
         disk_template=values.disk_template,
-        pnode=pnode or None,
-        snode=snode or None,
-        iallocator=values.iallocator,
-        group_name=values.nodegroup,
         hypervisor=hypervisor,
         hvparams=hvparams,
         beparams=instance_options.backend(values),
         osparams=values.osparams,
         osparams_private=values.osparams_private,
         osparams_secret=values.osparams_secret,
-        wait_for_sync=values.wait_for_sync,
-        name_check=values.name_check,
-        exact_name=values.exact_name or None,
-        ip_check=values.ip_check,
-        conflicts_check=values.conflicts_check,
-        ignore_ipolicy=values.ignore_ipolicy,
         opportunistic_locking=values.opportunistic_locking,
-        file_driver=values.file_driver,
-        file_storage_dir=values.file_storage_dir,
         tags=[tag for tag in (values.tags or "").split(",") if tag],
         helper_startup_timeout=values.helper_startup_timeout,
         helper_shutdown_timeout=values.helper_shutdown_timeout,
         **others,
-        **jobs.common_params(values),
+        **common_fields(values),
     )
     # Mistakes are found before the master is asked for names.
     opcode.validate()
@@ -100,15 +107,24 @@ def create(values: Values, name: str, **others: Any) -> int:
     return failures.EXIT_SUCCESS
 
 
+DISK_TEMPLATE = Option(
+    "-t",
+    "--disk-template",
+    choices=opt.disk_template_names,
+    metavar="TEMPL",
+    help="how the disks are stored",
+)
+NAME_OPTIONS = (
+    opt.EXACT_NAME,
+    opt.flag("--name-check", help="require that the name resolves"),
+    opt.flag(
+        "--ip-check", help="require that no machine answers on the address; needs --name-check"
+    ),
+)
+
 #: Options of every command that creates an instance.
 OPTIONS = (
-    Option(
-        "-t",
-        "--disk-template",
-        choices=opt.disk_template_names,
-        metavar="TEMPL",
-        help="how the disks are stored",
-    ),
+    DISK_TEMPLATE,
     opt.keyed_values(
         "--disk",
         dest="disks",
@@ -162,11 +178,7 @@ OPTIONS = (
     ),
     opt.FILE_STORAGE_DIR,
     opt.FILE_DRIVER,
-    opt.EXACT_NAME,
-    opt.flag("--name-check", help="require that the name resolves"),
-    opt.flag(
-        "--ip-check", help="require that no machine answers on the address; needs --name-check"
-    ),
+    *NAME_OPTIONS,
     opt.no_effect("--no-name-check"),
     opt.no_effect("--no-ip-check"),
     opt.NO_CONFLICTS_CHECK,

@@ -104,9 +104,19 @@ def nic_list(values: Values) -> list[dict[str, Any]]:
         if values.nics:
             raise errors.OpPrereqError("give either --net or --no-nics", errors.ECODE_INVAL)
         return []
-    if not values.nics:
-        return [{}]
-    nics = numbered(values.nics, "network interface", _MAX_NICS)
+    return _nics(values.nics) if values.nics else [{}]
+
+
+def copied_nics(values: Values) -> list[dict[str, Any]]:
+    """Return what is different for the network interfaces of a copy.
+
+    :raises TypeEnforcementError: an unknown key.
+    """
+    return _nics(values.nics)
+
+
+def _nics(given: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
+    nics = numbered(given, "network interface", _MAX_NICS)
     for number, nic in enumerate(nics):
         if nic.get("bridge") == "auto":
             del nic["bridge"]
@@ -151,6 +161,17 @@ def disk_list(values: Values) -> list[dict[str, Any]]:
             f"disk {min(missing)} is not given. Number the disks from 0 on.", errors.ECODE_INVAL
         )
     return [_disk(number, params) for number, params in enumerate(disks)]
+
+
+def copied_disks(values: Values) -> list[dict[str, Any]]:
+    """Return what is different for the disks of a copy, with sizes in MiB.
+
+    :raises OpPrereqError: a number is given twice or too high.
+    """
+    return [
+        typed(f"disk {number}", params)
+        for number, params in enumerate(numbered(values.disks, "disk", _MAX_DISKS))
+    ]
 
 
 def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:

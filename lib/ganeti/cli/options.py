@@ -360,6 +360,13 @@ EXACT_NAME = flag(
     help="add no domain to the name, and accept it although it is the short form of another name,"
     " or another name is its short form",
 )
+COMPRESS = Option(
+    "--compress",
+    kind="string",
+    default="none",
+    metavar="TOOL",
+    help="compress the data during the transfer with this tool of the cluster; none by default",
+)
 NO_CONFLICTS_CHECK = negative(
     "--no-conflicts-check",
     dest="conflicts_check",

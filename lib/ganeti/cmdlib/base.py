@@ -393,6 +393,8 @@ class LogicalUnit(Generic[OpT, PlanT]):
 
     def __init__(self, op: OpT, ctx: LuContext) -> None:
         self.op = op
+        #: The opcode of the job; ``op`` may be completed, or be one which carries it out.
+        self.asked: OpCode = op
         self.ctx = ctx
         self.config = ctx.config
         self.rpc = ctx.rpc

@@ -43,8 +43,8 @@ def plan_text(unit: AnyUnit, plan: object, passed: Sequence[str]) -> str:
     :param passed: the checks which passed.
     """
     config = unit.config.snapshot()
-    parts = [f"Plan of {unit.op.summary()}, which was not carried out:"]
-    parts += _section("asked", _asked(unit.op))
+    parts = [f"Plan of {unit.asked.summary()}, which was not carried out:"]
+    parts += _section("asked", _asked(unit.asked))
     parts += _section("locks", _locks(unit, config))
     parts += _section("checked", list(dict.fromkeys(passed)))
     parts += _section("nodes", _shortened(_node_names(unit, config)))

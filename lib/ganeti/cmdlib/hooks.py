@@ -72,7 +72,7 @@ class HookedUnit(Protocol):
     """What hooks need of a logical unit; :class:`~ganeti.cmdlib.base.LogicalUnit` describes it."""
 
     HOOKS: ClassVar[Hooks | None]
-    op: Any
+    asked: Any
     config: Config
     rpc: RpcRunner
     last_seen: FilledInstance | None
@@ -408,7 +408,7 @@ class HookRunner:
             "GANETI_HOOKS_PHASE": phase,
             "GANETI_HOOKS_VERSION": VERSION,
             "GANETI_MASTER": self._config.master_node().name,
-            "GANETI_OP_CODE": self._unit.op.OP_ID,
+            "GANETI_OP_CODE": self._unit.asked.OP_ID,
         }
         if hooks is not None:
             env["GANETI_OBJECT_TYPE"] = hooks.object_type

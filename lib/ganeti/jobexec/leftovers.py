@@ -10,6 +10,8 @@ from typing import Any, Final
 
 #: Id of an opcode -> what to do, with the parameters of the opcode in braces.
 _CLEAN_UP: Final = {
+    "OP_INSTANCE_COPY": "the copy may be incomplete: 'gnt-instance remove {new_name}', or the"
+    " watcher removes it a day later",
     "OP_INSTANCE_CREATE": "the instance may be incomplete: 'gnt-instance remove {instance_name}'",
     "OP_INSTANCE_REMOVE": "the instance may be partly removed:"
     " 'gnt-instance remove {instance_name}' again",

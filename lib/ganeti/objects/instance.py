@@ -50,8 +50,8 @@ class Instance:
 
     :ivar primary_node: UUID of the primary node.
     :ivar disks: UUIDs of its disks, in order.
-    :ivar importing_since: when the import from another cluster began which has not ended, in
-        seconds since 1970; None for all other instances.
+    :ivar importing_since: when the import from another cluster, or the copy of an instance, began
+        which has not ended, in seconds since 1970; None for all other instances.
     :ivar pending_changes: what the running guest gets only at its next start
         (:mod:`ganeti.cmdlib.ops.params.pending`); None for nothing.
     """

@@ -93,6 +93,61 @@ class OpInstanceConsole(OpCode):
 
 
 @opcode(summary="instance_name")
+class OpInstanceCopy(OpCode):
+    """Make a new instance with the parameters and the content of another one. Result: its nodes."""
+
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    new_name: str = param(ht.NonEmptyString, "Name of the new instance")
+    snapshot_name: str | None = param(
+        types.MaybeString,
+        "Name of the snapshot whose content is copied; that of the stopped instance if not given",
+        default=None,
+    )
+    disk_template: str | None = param(
+        ht.Maybe(types.DiskTemplate),
+        "Disk template of the copy; the same if not given",
+        default=None,
+    )
+    disks: list[dict[str, Any]] = param(
+        ht.ListOf(types.IDiskParams),
+        "What is different for each disk of the copy, each a dictionary",
+        default=[],
+    )
+    nics: list[dict[str, Any]] = param(
+        ht.ListOf(types.INicParams),
+        "What is different for each NIC of the copy, each a dictionary",
+        default=[],
+    )
+    pnode: str | None = param(types.MaybeString, "Primary node of the copy", default=None)
+    pnode_uuid: str | None = param(
+        types.MaybeString, "UUID of the primary node, instead of its name", default=None
+    )
+    snode: str | None = param(types.MaybeString, "Secondary node of the copy", default=None)
+    snode_uuid: str | None = param(
+        types.MaybeString, "UUID of the secondary node, instead of its name", default=None
+    )
+    iallocator: str | None = params.ALLOCATOR
+    group_name: str | None = params.GROUP_OF_INSTANCE
+    file_driver: str | None = FILE_DRIVER
+    file_storage_dir: str | None = FILE_STORAGE_DIR
+    wait_for_sync: bool = WAIT_FOR_SYNC
+    name_check: bool = NAME_CHECK
+    exact_name: bool | None = EXACT_NAME
+    ip_check: bool = IP_CHECK
+    conflicts_check: bool = CONFLICTS_CHECK
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
+    compress: str = params.COMPRESS
+    start: bool = param(ht.Bool, "Start the copy when it is complete", default=False)
+    explain: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Add to the job log why each node was or was not chosen",
+        default=None,
+    )
+    RESULT = types.Strings
+
+
+@opcode(summary="instance_name")
 class OpInstanceCreate(OpCode):
     """Create an instance. Result: names of its nodes."""
 

@@ -29,7 +29,7 @@ REMEDIES = {
     "enabled_hypervisors": "gnt-group modify --enabled-hypervisors=default {name}",
     "ext_reservations6": "gnt-network modify --remove-reserved-ips=ADDRESS,... {name}, with the"
     " IPv6 addresses which gnt-network info shows as reserved",
-    "importing_since": "wait for the import of {name}, or gnt-instance remove {name}",
+    "importing_since": "wait for the import or the copy of {name}, or gnt-instance remove {name}",
     "ip6": "gnt-instance modify --net INDEX:modify,ip6=none {name}, for each interface with one",
     "job_execution": "gnt-cluster modify --job-execution=threads",
     "maintenance": "gnt-node maintenance end {name}",

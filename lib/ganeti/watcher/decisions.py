@@ -40,7 +40,7 @@ class ObservedInstance(NamedTuple):
     :ivar nodes: names of its nodes, the primary node first.
     :ivar disks_active: whether it has disks which should be active.
     :ivar maintenance: names of those of its nodes which are in maintenance, and left alone.
-    :ivar importing_since: when its import from another cluster began, in seconds since 1970; None
+    :ivar importing_since: when its import or its copy began, in seconds since 1970; None
         when it has ended, or there was none.
     :ivar uuid: empty when it is not known.
     :ivar guest_state: why its guest lives and does not run, as its hypervisor says it; empty when
@@ -130,7 +130,7 @@ def _restart(
 def unfinished_imports(
     instances: Iterable[ObservedInstance], busy: Mapping[str, int], now: float
 ) -> list[Decision]:
-    """Decide which instances are removed because their import from another cluster never ended.
+    """Decide which instances are removed because their import, or their copy, never ended.
 
     :param busy: as for :func:`restarts`.
     :param now: seconds since 1970.
@@ -143,21 +143,25 @@ def unfinished_imports(
             continue
         left_s = one.importing_since + IMPORT_S - now
         if one.name in busy:
-            found.append(Decision(one.name, False, f"job {busy[one.name]} imports it"))
+            found.append(Decision(one.name, False, f"job {busy[one.name]} imports or copies it"))
         elif one.status != instance_c.STATUS_ADMINDOWN:
-            found.append(Decision(one.name, False, f"its import has not ended ({one.status})"))
+            found.append(
+                Decision(one.name, False, f"its import or copy has not ended ({one.status})")
+            )
         elif left_s > 0:
             found.append(
                 Decision(
                     one.name,
                     False,
-                    "its import has not ended, and no job works on it; it is removed in"
+                    "its import or copy has not ended, and no job works on it; it is removed in"
                     f" {left_s:.0f} seconds, unless it is started before",
                 )
             )
         else:
             found.append(
-                Decision(one.name, True, f"its import has not ended in {IMPORT_S // 3600} hours")
+                Decision(
+                    one.name, True, f"its import or copy has not ended in {IMPORT_S // 3600} hours"
+                )
             )
     return found
 

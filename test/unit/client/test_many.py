@@ -122,6 +122,7 @@ def test_no_command_is_forgotten() -> None:
         "remove-tags": "the first argument selects, the others are tags",
         "list-tags": "prints the tags of one object",
         "console": "a terminal shows one console",
+        "copy": "each copy gets another name",
         "rename": "each instance gets another name",
         "undo": "the plan is about the last change of one instance",
         "top": "a list",

@@ -116,6 +116,7 @@ LINES = {
         f"modify --new-primary={NODE} {INSTANCE}",
         f"modify -t drbd -n {NODE} {INSTANCE}",
         f"reinstall --force {INSTANCE}",
+        f"copy -n {NODE} {INSTANCE} new.example.com",
         f"rename {INSTANCE} new.example.com",
         f"undo --force {INSTANCE}",
         f"activate-disks {INSTANCE}",

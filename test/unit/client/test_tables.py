@@ -84,6 +84,7 @@ ADDED = {
 #: Commands which nobody else has.
 OWN = {
     ("gnt-instance", "import"): "instances from machines of other programs",
+    ("gnt-instance", "copy"): "a clone of an instance, or of a snapshot",
     ("gnt-instance", "snapshot"): "snapshots that stay",
     ("gnt-instance", "list-snapshots"): "snapshots that stay",
     ("gnt-instance", "remove-snapshot"): "snapshots that stay",

@@ -22,6 +22,7 @@ OWN = {
     "OP_NODE_MAINTENANCE_CHECK": "maintenance of a node as one command",
     "OP_NODE_MAINTENANCE_END": "maintenance of a node as one command",
     "OP_NODE_MAINTENANCE_START": "maintenance of a node as one command",
+    "OP_INSTANCE_COPY": "a clone of an instance, or of a snapshot",
     "OP_INSTANCE_SNAPSHOT": "snapshots that stay",
     "OP_INSTANCE_SNAPSHOT_LIST": "snapshots that stay",
     "OP_INSTANCE_SNAPSHOT_REMOVE": "snapshots that stay",

@@ -235,6 +235,9 @@ def _device_path(mode: str, disk: Disk) -> str:
     """
     device = storage.device(disk)
     if mode == _EXPORT:
+        if disk.is_volume:
+            # A snapshot of a volume is not activated with it.
+            device.assemble()
         device.require_latest_data()
     return device.path
 

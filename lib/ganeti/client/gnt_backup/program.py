@@ -203,14 +203,7 @@ PROGRAM = Program(
                     "--identify-defaults",
                     help="use the default of the cluster for parameters with the same value",
                 ),
-                Option(
-                    "--compress",
-                    kind="string",
-                    default="none",
-                    metavar="TOOL",
-                    help="compress the data during the transfer with this tool of the"
-                    " cluster; none by default",
-                ),
+                opt.COMPRESS,
             ],
             "Create an instance from an export",
         ),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import jobs, selector
 from ganeti.cli import options as opt
-from ganeti.cli.command import Argument, Command, Option, Values
-from ganeti.constants import instance as const
+from ganeti.cli.command import Argument, Command, Values
 
 if TYPE_CHECKING:
     from ganeti.opcodes.base import OpCode
@@ -192,14 +191,7 @@ MOVE = Command(
             "--ignore-consistency",
             help="continue when the instance cannot be stopped, or its disks cannot be deactivated",
         ),
-        Option(
-            "--compress",
-            kind="string",
-            default=const.COMPRESS_NONE,
-            metavar="TOOL",
-            help="compress the data during the transfer with this tool of the cluster; none"
-            " by default",
-        ),
+        opt.COMPRESS,
         *_JOB,
     ],
     "Stop instances and copy them to another node, with disks on one node only",

@@ -11,6 +11,7 @@ from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.client.gnt_instance import (
     add,
     batch_create,
+    copy,
     disks,
     foreign,
     modify,
@@ -177,6 +178,7 @@ PROGRAM = Program(
     [
         add.ADD,
         batch_create.BATCH_CREATE,
+        copy.COPY,
         foreign.IMPORT,
         Command(
             "remove",
@@ -276,6 +278,7 @@ PROGRAM = Program(
     examples={
         "add": "-t drbd -s 20g -o debian+minimal -B memory=2g,vcpus=2 -n node1:node2 web1",
         "batch-create": "--dry-run instances.json",
+        "copy": "--snapshot=before-upgrade web1 web2",
         "import": "--from=libvirt -t drbd web1.xml web1.example.com",
         "remove": "web1",
         "list": "-F 'status == \"ERROR_down\"'",

@@ -44,8 +44,8 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
         assert self.instance is not None
         if self.op.unfinished_import and self.instance.importing_since is None:
             raise errors.OpPrereqError(
-                f"the import of instance {self.instance.name} has ended, or the instance was"
-                " started. It is not removed.",
+                f"the import or copy of instance {self.instance.name} has ended, or it was started."
+                " It is not removed.",
                 errors.ECODE_STATE,
             )
         if self.instance.forthcoming:

@@ -532,7 +532,7 @@ _FIELDS = [
         "importing_since",
         "ImportingSince",
         KIND_TIMESTAMP,
-        "When the import from another cluster began, while it has not ended",
+        "When the import from another cluster, or the copy, began, while it has not ended",
         lambda view, instance: (
             UNAVAIL if instance.importing_since is None else instance.importing_since
         ),

@@ -37,6 +37,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.utils import shared_dir
 from ganeti.wire import json
 
+COPY = "two.example.com"
 LONG = bool(os.environ.get("GANETI_LONG"))
 
 
@@ -111,6 +112,20 @@ def create(template: str):
         disks=[] if template == "diskless" else [{"size": 1}, {"size": 1}],
         nics=[{}],
     )
+
+
+def copy() -> OpCode:
+    return ops.OpInstanceCopy(instance_name=WEB, new_name=COPY, pnode="node2")
+
+
+def remove_copy_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """Half a copy is removed, as by the watcher; the disks of the source may have stayed active."""
+    if known(cluster, COPY):
+        cluster.run(ops.OpInstanceRemove(instance_name=COPY))
+    cluster.run(ops.OpInstanceDeactivateDisks(instance_name=WEB))
+    cluster.check_clean()
+    assert [instance.name for instance in cluster.config.instances()] == [WEB]
+    cluster.run(op())
 
 
 CASES = {
@@ -201,6 +216,8 @@ CASES = {
         {"template": "file"},
         move_again,
     ),
+    "copy": (copy, {"template": "file"}, remove_copy_again),
+    "copy-sharedfile": (copy, {"template": "sharedfile"}, remove_copy_again),
     "detach-disk": (
         modify(disks=[["detach", 1, {}]]),
         {"template": "file", "up": True},

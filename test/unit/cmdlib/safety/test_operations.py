@@ -162,6 +162,7 @@ HARMLESS = {
 
 #: Opcodes which reach a dangerous call, but are not tried in every state, and why.
 NOT_TRIED = {
+    "OP_INSTANCE_COPY": "the disks of the copy are new, and the source is only read",
     "OP_INSTANCE_CREATE": "its disks are new, and have names which no volume had before",
     "OP_INSTANCE_MOVE": "its disks have one replica only, see test_one_replica.py",
 }

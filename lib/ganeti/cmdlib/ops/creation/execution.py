@@ -22,7 +22,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.install import forthcoming, operating_system
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
-from ganeti.cmdlib.ops.transfer.import_source import ImportUnknown, RemoteImport
+from ganeti.cmdlib.ops.transfer.import_source import ImportUnknown
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, updated
 from ganeti.utils import clock
@@ -98,7 +98,7 @@ class Creation:
         hint = f"Clean up with 'gnt-instance remove --ignore-failures {unit.name}'."
         with UndoStack(unit.log.warn, hint=hint) as undo:
             instance, disks = instance_and_disks(unit, plan)
-            if isinstance(unit.imported, RemoteImport):
+            if unit.imported is not None and unit.imported.ends_with_job:
                 # When this ends without an answer, the watcher removes what is left.
                 instance = dataclasses.replace(instance, importing_since=clock.now())
             for index, disk in enumerate(disks):

@@ -221,6 +221,8 @@ def checked_installation(
     op = unit.op
     if op.os_type is None or op.no_install:
         return None
+    if unit.imported is not None and not unit.imported.runs_scripts:
+        return None
     if op.mode == CREATE:
         prereq.require_allowed_os(unit.config, op.os_type)
     wanted = prereq.WantedOs(op.os_type, parameters.osparams, op.force_variant)

@@ -553,6 +553,30 @@ def new_secret() -> str:
     return secrets.token_hex(DRBD_SECRET_LENGTH)
 
 
+def as_given(disk: Disk, *, as_before: bool) -> dict[str, Any]:
+    """Return the spec with which a user would get a disk like this one.
+
+    :param as_before: False when it becomes a disk of another template, which has other parameters.
+    """
+    spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode, "name": disk.name or "none"}
+    if not as_before:
+        return spec
+    params = dict(disk.params or {})
+    access = params.pop("access", None)
+    if access and disk.dev_type in HAVE_ACCESS:
+        spec["access"] = access
+    if disk.spindles is not None:
+        spec["spindles"] = disk.spindles
+    volumes = [part.volume_id.group for part in disk.walk() if part.is_volume]
+    if disk.dev_type in LVM_BASED and volumes:
+        spec["vg"] = volumes[0]
+    if disk.dev_type in HAVE_METAVG and len(volumes) > 1:
+        spec["metavg"] = volumes[1]
+    if disk.dev_type in HAVE_PROVIDER:
+        spec |= {**params, "provider": disk.ext_id.provider}
+    return spec
+
+
 def resized(disk: Disk, size_mib: int) -> Disk:
     """Return a disk with another size; of a DRBD disk the data volume gets the size, too."""
     children = disk.children

@@ -17,19 +17,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ganeti import errors
+from ganeti.cmdlib.ops.disks import specs
 from ganeti.cmdlib.ops.params import new_instance
 from ganeti.constants.instance import ADMIN_DOWN, REMOTE_IMPORT
 from ganeti.objects import fill
-from ganeti.objects.disk_templates import (
-    HAVE_ACCESS,
-    HAVE_METAVG,
-    HAVE_PROVIDER,
-    INT_MIRRORED,
-    LVM_BASED,
-)
+from ganeti.objects.disk_templates import INT_MIRRORED
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import JobLog
@@ -114,31 +109,7 @@ def _with_disks(op: OpInstanceCreate, disks: Sequence[Disk]) -> OpInstanceCreate
     if op.disks:
         return op
     as_before = op.disk_template == template
-    return op.replace(disks=[_disk_spec(disk, as_before=as_before) for disk in disks])
-
-
-def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:
-    """Return the spec with which a user would get the reserved disk.
-
-    :param as_before: False when it becomes a disk of another template, which has other parameters.
-    """
-    spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode, "name": disk.name or "none"}
-    if not as_before:
-        return spec
-    params = dict(disk.params or {})
-    access = params.pop("access", None)
-    if access and disk.dev_type in HAVE_ACCESS:
-        spec["access"] = access
-    if disk.spindles is not None:
-        spec["spindles"] = disk.spindles
-    volumes = [part.volume_id.group for part in disk.walk() if part.is_volume]
-    if disk.dev_type in LVM_BASED and volumes:
-        spec["vg"] = volumes[0]
-    if disk.dev_type in HAVE_METAVG and len(volumes) > 1:
-        spec["metavg"] = volumes[1]
-    if disk.dev_type in HAVE_PROVIDER:
-        spec |= {**params, "provider": disk.ext_id.provider}
-    return spec
+    return op.replace(disks=[specs.as_given(disk, as_before=as_before) for disk in disks])
 
 
 def require_unchanged(config: Config, reserved: Instance) -> None:

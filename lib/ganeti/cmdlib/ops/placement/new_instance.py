@@ -39,6 +39,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     :ivar reserved: the forthcoming instance which becomes real.
     :ivar keeps_disks: the disks of the reservation are kept, as far as their nodes are.
     :ivar imported: the source of the content of the disks; None for an installation.
+    :ivar read_nodes: UUIDs of nodes on which content is read, so their locks are held to the end.
     :ivar facts: UUID of a node -> what its hypervisor reported to the allocator just before.
     """
 
@@ -53,6 +54,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     reserved: Instance | None
     keeps_disks: bool
     imported: ImportSource | None
+    read_nodes: frozenset[str] = frozenset()
     facts: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def declare_locks(self, level: Level) -> None:
@@ -214,7 +216,8 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         )
         nodes = [config.nodes[uuid] for uuid in chosen]
         self.release_locks(Level.NODE_RES, self.owned(Level.NODE_RES) - set(chosen))
-        self.release_locks(Level.NODE, self.owned(Level.NODE) - set(chosen))
+        kept = {*chosen, *self.read_nodes}
+        self.release_locks(Level.NODE, self.owned(Level.NODE) - kept)
         groups = {node.group for node in nodes}
         self.release_locks(Level.NODEGROUP, self.owned(Level.NODEGROUP) - groups)
         self.log.info(

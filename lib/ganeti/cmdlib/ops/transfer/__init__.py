@@ -1,6 +1,7 @@
 """Exports and imports of instances, and moves between clusters.
 
 ====================== =============================================================
+``copy_source``        the content of the copy of an instance
 ``disk_copy``          starts the copying processes, watches them, cleans up
 ``export_description`` reads the description of an export, ``config.ini``
 ``exports``            finds the nodes which have an export, removes unfinished ones

@@ -1,6 +1,6 @@
 """Creating an instance from an export, or from an instance of another cluster.
 
-The creation of an instance (:mod:`ganeti.cmdlib.instance.create`) uses this module. First
+The creation of an instance (:mod:`ganeti.cmdlib.ops.creation.unit`) uses this module. First
 :func:`prepare` finds the export and completes the opcode with its parameters. Then, in place of
 the installation of an OS, :meth:`ImportSource.run` fills the new disks.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ganeti import errors
 from ganeti.cmdlib.base import Context, JobLog, LuContext, why
@@ -42,7 +42,15 @@ class ImportUnknown(errors.OpExecError):
 
 
 class ImportSource(Protocol):
-    """The source of the content of the new disks."""
+    """The source of the content of the new disks.
+
+    :cvar runs_scripts: the scripts of the OS definition write the content.
+    :cvar ends_with_job: an instance whose content did not arrive before its job ended is of no use,
+        and the watcher removes it.
+    """
+
+    runs_scripts: ClassVar[bool]
+    ends_with_job: ClassVar[bool]
 
     def run(self, ctx: LuContext, instance: Instance, op: OpInstanceCreate) -> None:
         """Fill the disks of an instance, which are active on its primary node.
@@ -91,6 +99,8 @@ class LocalImport:
     old_name: str
     dumps: tuple[str | None, ...]
     text: str
+    runs_scripts: ClassVar[bool] = True
+    ends_with_job: ClassVar[bool] = False
 
     def run(self, ctx: LuContext, instance: Instance, op: OpInstanceCreate) -> None:
         """Copy the files to the disks, and run the rename script of the OS if the name is new."""
@@ -116,7 +126,7 @@ class LocalImport:
             [receiver.label for (receiver, _), ok in zip(pairs, arrived, strict=True) if not ok],
         )
         self._require_unchanged(ctx.rpc, instance)
-        _rename(ctx.rpc, ctx.log, instance, self.old_name, op.debug_level)
+        run_rename_script(ctx.rpc, ctx.log, instance, self.old_name, op.debug_level)
 
     def _require_unchanged(self, rpc: RpcRunner, instance: Instance) -> None:
         """Check that no other export took this one's place while its files were read.
@@ -149,7 +159,7 @@ def _require_all(instance: Instance, failed: list[str]) -> None:
         )
 
 
-def _rename(
+def run_rename_script(
     rpc: RpcRunner, log: JobLog, instance: Instance, old_name: str, debug_level: int | None
 ) -> None:
     """Run the rename script of the OS; a failure is a warning, because the disks are complete."""
@@ -366,6 +376,8 @@ class RemoteImport:
     ca_pem: str
     old_name: str
     timeout_s: int
+    runs_scripts: ClassVar[bool] = True
+    ends_with_job: ClassVar[bool] = True
 
     def run(self, ctx: LuContext, instance: Instance, op: OpInstanceCreate) -> None:
         """Start the imports, publish their addresses in the job log, and wait until all end."""
@@ -411,7 +423,7 @@ class RemoteImport:
                 " is complete."
             )
         _require_all(instance, [end.label for end in failed])
-        _rename(ctx.rpc, ctx.log, instance, self.old_name, op.debug_level)
+        run_rename_script(ctx.rpc, ctx.log, instance, self.old_name, op.debug_level)
 
     def hook_env(self) -> dict[str, object]:
         """No variables, because the source is in another cluster."""

@@ -83,6 +83,14 @@ ASKING: dict[str, tuple[str, list[Callable[[], OpCode]]]] = {
             lambda: ops.OpInstanceReboot(instance_name=WEB, reboot_type="full"),
         ],
     ),
+    "OP_INSTANCE_COPY": (
+        DOWN,
+        [
+            lambda: ops.OpInstanceCopy(
+                instance_name=WEB, new_name="other", pnode="node3", disk_template="file"
+            )
+        ],
+    ),
     "OP_INSTANCE_RECREATE_DISKS": (
         DOWN,
         [
