@@ -12,7 +12,7 @@ import ganeti
 _LIB = Path(ganeti.__file__).parent
 _CLASSES = ("errors.OpPrereqError", "errors.OpExecError")
 _WORDS = re.compile(
-    r"\bOP_[A-Z]|\bnode call\b|\bthis call\b|\b(?:uuid|UUID) \{|\bhas (?:uuid|UUID)\b"
+    r"\bOP_[A-Z]|\bnode call\b|\bthis call\b|\b(?<!or )(?:uuid|UUID) \{|\bhas (?:uuid|UUID)\b"
 )
 
 

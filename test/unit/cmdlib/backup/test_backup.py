@@ -622,7 +622,7 @@ def test_remove():
         f"{args['export']} of {node}" if node == NODE2 and args["export"] != "nosuch" else None,
         [f"{args['export']}~new"] if node == NODE3 else [],
     ]
-    assert "not other-uuid" in master.refused(
+    assert "not the one for which" in master.refused(
         OpBackupRemove(instance_name="web", instance_uuid="other-uuid"), errors.ECODE_NOENT
     )
     master.run(OpBackupRemove(instance_name="web"))

@@ -418,7 +418,11 @@ def test_nodes_are_given_by_uuid(op):
 @pytest.mark.parametrize(
     ("changes", "ecode", "fragment"),
     [
-        ({"names": ["node3", "node2"]}, errors.ECODE_NOENT, "for another node of that name"),
+        (
+            {"names": ["node3", "node2"]},
+            errors.ECODE_NOENT,
+            "not the one for which the job was submitted",
+        ),
         ({"names": ["node2"]}, errors.ECODE_INVAL, "1 names of nodes and 2 UUIDs"),
         ({"node_uuids": ["uuid-nosuch"]}, errors.ECODE_NOENT, "uuid-nosuch"),
     ],
@@ -437,7 +441,7 @@ def test_the_master_is_not_switched_off_by_its_uuid():
 def test_a_reset_is_for_the_node_with_the_uuid():
     op = OpNodePowercycle(node_name="node2", node_uuid=UUIDS[1])
     master = Master(cluster_of(3))
-    assert "another node of that name" in master.refused(op, errors.ECODE_NOENT)
+    assert "not the one for which the job was submitted" in master.refused(op, errors.ECODE_NOENT)
     assert master.rpc.of("node_powercycle") == []
     master.rpc.answers["node_powercycle"] = "Reboot scheduled"
     master.run(OpNodePowercycle(node_name="node2", node_uuid=UUIDS[0]))
