@@ -98,6 +98,8 @@ OWN = {
     ("gnt-cluster", "failover-status"): "why the role of the master moved by itself, or did not",
     ("gnt-cluster", "history"): "what was changed in the configuration, when and by whom",
     ("gnt-cluster", "renumber"): "other addresses for the nodes of a whole cluster",
+    ("gnt-cluster", "undo"): "opposite jobs of a commit of the configuration",
+    ("gnt-instance", "undo"): "opposite jobs of the last change of an instance",
     ("gnt-cluster", "simulate"): "what the cluster would be after some changes",
     ("gnt-os", "images"): "the catalogue of disk images",
     ("gnt-os", "list-fields"): "every list that shows fields can tell which there are",
