@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -471,13 +472,12 @@ def watch(
             errors.ECODE_INVAL,
         )
 
-    def lines(rows: int) -> list[str]:
+    def lines(area: os.terminal_size) -> list[str]:
         found = take()
-        # The last line is for the cursor.
-        if len(found) >= rows and newest_last:
-            return [found[0], *found[len(found) - rows + 2 :]]
-        if len(found) >= rows:
-            found[rows - 2 :] = [f"... and {len(found) - rows + 2} more"]
+        if len(found) > area.lines and newest_last:
+            return [found[0], *found[len(found) - area.lines + 1 :]]
+        if len(found) > area.lines:
+            found[area.lines - 1 :] = [f"... and {len(found) - area.lines + 1} more"]
         return found
 
     live.show(lines, interval_s)
@@ -614,7 +614,7 @@ def table_lines(
         return fitting.table_lines(
             columns,
             rows,
-            terminal.width(sys.stdout),
+            _width(values),
             painter,
             whole=values.get("output") == ALL_FIELDS,
         )
@@ -638,6 +638,11 @@ def _with_notes(lines: Sequence[str], notes: Sequence[str]) -> list[str]:
                 word = terminal.paint(word, terminal.RED)
             found += [word + colon + rest, *others]
     return found
+
+
+def _width(values: Values) -> int:
+    """Return the columns which a table may have; ``--watch`` leaves the last one free."""
+    return terminal.width(sys.stdout) - bool(values.get("watch"))
 
 
 def _title(field: Mapping[str, Any], unit: str) -> str:

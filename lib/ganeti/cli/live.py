@@ -1,5 +1,8 @@
 """Show something on the terminal again and again, over the last state (``--watch``, ``top``).
 
+The first line is about the screen itself: the cluster, the time of what is shown, and the keys.
+Below it, a line which is wider than the terminal is cut, with a mark at its end.
+
 Only three control sequences are used (home, clear line, clear rest), and none if the terminal does
 not support them (``TERM=dumb``). Keys are read one by one: ``q`` ends the command, the space bar
 shows the present state at once.
@@ -14,19 +17,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import terminal
+from ganeti.cli import table, terminal
 from ganeti.utils.net import wait_readable
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 #: Seconds between two states.
 INTERVAL_S = 2
-#: Number of lines when the size of the terminal is unknown.
-DEFAULT_LINES = 24
+#: The size of a terminal which does not tell it.
+DEFAULT_SIZE = os.terminal_size((80, 24))
 
 # A Ctrl-C just before a wait begins is noticed at the end of the wait, so waits are short.
 _WAIT_S = 0.5
+# The status line, and the last line, which is for the cursor.
+_OWN_LINES = 2
+#: Stands at the end of a line which is cut.
+MARK = ">"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\033[H", "\033[K", "\033[J"
 
 
@@ -41,25 +50,30 @@ def check_interval(seconds: int) -> None:
         )
 
 
-def show(take: Callable[[int], Sequence[str]], interval_s: int) -> None:
+def show(take: Callable[[os.terminal_size], Sequence[str]], interval_s: int) -> None:
     """Show lines again and again until the user ends the command.
 
     When the master does not answer at the beginning, its error is raised; later the last lines stay
     with a note, and the next request may succeed.
 
-    :param take: returns the lines; its argument is the number of lines which the terminal has. A
-        line may have colours.
+    :param take: returns the lines; its argument is the size of the part of the terminal which is
+        for them. A line may have colours.
     :param interval_s: seconds between two states.
     """
-    lines, taken, trouble = take(_lines()), time.time(), ""
+    cluster = cluster_name()
+    lines, taken, trouble = take(_area()), time.time(), ""
     with _keys() as pressed:
+        keys = _keys_text(interval_s)
         try:
             while True:
-                _write([trouble, *lines] if trouble else lines)
+                area = _area()
+                status = status_line(cluster, taken, keys, area.columns)
+                notes = folded(trouble, area) if trouble else []
+                _write([_dim(status), *notes, *lines])
                 if pressed(interval_s):
                     return
                 try:
-                    lines, taken, trouble = take(_lines()), time.time(), ""
+                    lines, taken, trouble = take(_area()), time.time(), ""
                 except errors.LuxiError as err:
                     since = time.strftime("%H:%M:%S", time.localtime(taken))
                     trouble = f"this is the state of {since}: {err}"
@@ -67,6 +81,92 @@ def show(take: Callable[[int], Sequence[str]], interval_s: int) -> None:
             return
         finally:
             terminal.out("")
+
+
+def cluster_name() -> str:
+    """Return the name of the cluster of this node; empty when this machine does not know it."""
+    # Each command of a program with such a screen loads this module; few show one.
+    from ganeti.constants import ssconf
+    from ganeti.platform import paths
+    from ganeti.utils import fs
+
+    try:
+        return fs.read_file(paths.current().ssconf_file(ssconf.CLUSTER_NAME)).strip()
+    except OSError:
+        return ""
+
+
+def status_line(cluster: str, taken: float, keys: str, columns: int) -> str:
+    """Return the line about the screen: the cluster and the time at the left, keys at the right.
+
+    :param taken: when the shown state was asked for, in seconds since 1970.
+    :param columns: a line which would be longer has no keys, and then a shorter name.
+    """
+    shown_at = time.strftime("%H:%M:%S", time.localtime(taken))
+    left = f"{cluster}  {shown_at}" if cluster else shown_at
+    if len(left) + 2 + len(keys) <= columns:
+        return left + keys.rjust(columns - len(left))
+    short = f"{cluster.partition('.')[0]}  {shown_at}" if cluster else shown_at
+    if len(short) + 2 + len(keys) <= columns:
+        return short + keys.rjust(columns - len(short))
+    return left if len(left) <= columns else shown_at
+
+
+def _keys_text(interval_s: int) -> str:
+    every = f"every {interval_s} s"
+    if terminal.is_terminal(sys.stdin):
+        return f"{every}  space: now  q: quit"
+    return f"{every}  Ctrl-C: quit"
+
+
+def _dim(line: str) -> str:
+    return terminal.paint(line, terminal.DIM) if terminal.wants_colour(sys.stdout) else line
+
+
+def folded(text: str, area: os.terminal_size) -> list[str]:
+    """Return a text as lines which fit, broken between words.
+
+    It gets at most a quarter of the lines; then the last one is too wide, and is cut.
+    """
+    import textwrap
+
+    lines = textwrap.wrap(text, area.columns, break_on_hyphens=False)
+    most = max(1, area.lines // 4)
+    return lines if len(lines) <= most else [*lines[: most - 1], " ".join(lines[most - 1 :])]
+
+
+def fitting_table(
+    columns: Sequence[table.Column],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    header: bool = True,
+    painter: table.Painter | None = None,
+) -> list[str]:
+    """Return the lines of a table which is made to fit a terminal.
+
+    :param width: columns of the terminal. A table which cannot be made so narrow is wider.
+    """
+    if table.line_width(columns, rows) > width:
+        from ganeti.cli import fitting
+
+        columns, rows = fitting.fit(columns, rows, width) or (columns, rows)
+    return table.format_table(columns, rows, header=header, painter=painter)
+
+
+def fitting_rows(
+    rows: Sequence[T], total: int, lines: int, *, header: bool
+) -> tuple[Sequence[T], list[str]]:
+    """Return the rows of a table which fit the terminal, and a line about those which are hidden.
+
+    :param total: number of all rows; some may be left out already.
+    :param lines: lines which the terminal has for the table.
+    """
+    lines -= header
+    if total > len(rows) or total > lines:
+        rows = rows[: max(0, lines - 1)]
+    hidden = total - len(rows)
+    return rows, [f"... and {hidden} more"] if hidden > 0 else []
 
 
 def _size() -> os.terminal_size | None:
@@ -77,9 +177,13 @@ def _size() -> os.terminal_size | None:
     return size if size.columns > 0 and size.lines > 0 else None
 
 
-def _lines() -> int:
-    size = _size()
-    return DEFAULT_LINES if size is None else size.lines
+def _area() -> os.terminal_size:
+    """Return the size of the part of the terminal which is for the lines of the command.
+
+    Some terminals go to the next line after the last column, so that stays free.
+    """
+    size = _size() or DEFAULT_SIZE
+    return os.terminal_size((max(1, size.columns - 1), max(1, size.lines - _OWN_LINES)))
 
 
 def cut(text: str, columns: int) -> str:
@@ -96,11 +200,19 @@ def cut(text: str, columns: int) -> str:
     return "".join(found)
 
 
+def _marked(text: str, columns: int) -> str:
+    """Cut a text which is too wide, with a mark at its end."""
+    without_colours = "".join(
+        part.partition("m")[2] if index else part for index, part in enumerate(text.split("\033["))
+    )
+    return text if len(without_colours) <= columns else cut(text, columns - 1) + MARK
+
+
 def _write(lines: Sequence[str]) -> None:
     size = _size()
     text = [terminal.shown(line) for line in lines]
     if size is not None:
-        text = [cut(line, size.columns - 1) for line in text[: size.lines - 1]]
+        text = [_marked(line, size.columns - 1) for line in text[: size.lines - 1]]
     if os.environ.get("TERM", "dumb") == "dumb":
         sys.stdout.write("\n".join(text) + "\n\n")
     else:

@@ -7,12 +7,13 @@ measurements; the clock of the node, which comes with each, gives the time betwe
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, jobs, live, selector, table, terminal
+from ganeti.cli import failures, jobs, listing, live, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Option, Values
 from ganeti.luxi import client as luxi
@@ -47,8 +48,19 @@ _COLUMNS = [
     table.Column("Net in/s", right=True),
     table.Column("Net out/s", right=True),
 ]
+# On a terminal the titles are shorter, so that the table has no more than 80 columns.
+_SCREEN_COLUMNS = [
+    table.Column("Instance", hosts=True),
+    table.Column("Node", hosts=True),
+    table.Column("CPU %", right=True),
+    table.Column("VCPUs", right=True),
+    table.Column("MiB", right=True),
+    table.Column("Read/s", right=True),
+    table.Column("Write/s", right=True),
+    table.Column("Recv/s", right=True),
+    table.Column("Sent/s", right=True),
+]
 _MEMBERS = ("cpu_percent", "vcpus", "memory_mib", *_RATES.values())
-_HEAD_LINES = 2
 # Between the two measurements of a single table.
 _SHORT_S = 1.0
 
@@ -151,12 +163,21 @@ def summary(rows: Sequence[Mapping[str, Any]], meter: Meter) -> str:
 
 
 def guest_table(
-    rows: Sequence[Mapping[str, Any]], *, header: bool = True, separator: str | None = None
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    header: bool = True,
+    separator: str | None = None,
+    width: int | None = None,
 ) -> list[str]:
     """Return the guests as lines of a table.
 
     With a separator, for programs, bytes are whole numbers.
+
+    :param width: columns of the terminal on which it is shown to people.
     """
+    if width is not None:
+        cells = [_cells(row, plain=False) for row in rows]
+        return live.fitting_table(_SCREEN_COLUMNS, cells, width, header=header)
     return table.format_table(
         _COLUMNS,
         [_cells(row, plain=separator is not None) for row in rows],
@@ -218,8 +239,11 @@ def _show_once(meter: Meter, wanted: frozenset[str] | None, values: Values) -> i
         output.write_data({"guests": shown, "failures": meter.failures}, values.output_format)
     else:
         if values.separator is None and not values.no_headers:
-            terminal.out(summary(rows, meter))
-        for line in guest_table(shown, header=not values.no_headers, separator=values.separator):
+            terminal.out(terminal.wrapped(summary(rows, meter), sys.stdout))
+        width = terminal.width(sys.stdout) if listing.on_screen(values) else None
+        for line in guest_table(
+            shown, header=not values.no_headers, separator=values.separator, width=width
+        ):
             terminal.out(line)
     for node, problem in sorted(meter.failures.items()):
         terminal.err(f"Node {node} did not answer: {problem}")
@@ -227,15 +251,15 @@ def _show_once(meter: Meter, wanted: frozenset[str] | None, values: Values) -> i
 
 
 def _show_live(meter: Meter, wanted: frozenset[str] | None, values: Values) -> None:
-    def lines(height: int) -> list[str]:
-        rows, shown = _take(meter, wanted, values)
-        fits = max(0, height - _HEAD_LINES - 2)
-        shown = shown[:fits]
-        made = guest_table(shown, header=not values.no_headers)
-        if made and not values.no_headers and terminal.wants_colour(sys.stdout):
+    def lines(area: os.terminal_size) -> list[str]:
+        rows, asked = _take(meter, wanted, values)
+        head = live.folded(summary(rows, meter), area)
+        header = not values.no_headers
+        shown, more = live.fitting_rows(asked, len(rows), area.lines - len(head), header=header)
+        made = guest_table(shown, header=header, width=area.columns)
+        if made and header and terminal.wants_colour(sys.stdout):
             made[0] = terminal.paint(made[0], terminal.BOLD)
-        hidden = len(rows) - len(shown)
-        return [summary(rows, meter), *made, *([f"... and {hidden} more"] if hidden else [])]
+        return [*head, *made, *more]
 
     live.show(lines, values.interval)
 

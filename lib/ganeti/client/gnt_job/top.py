@@ -7,12 +7,14 @@ the reasons why the shown jobs wait, and the state of the whole queue. It is wri
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
 from ganeti import TYPE_CHECKING, errors
-from ganeti.cli import failures, filters, jobs, live, table, terminal
+from ganeti.cli import failures, filters, jobs, listing, live, table, terminal
 from ganeti.cli import options as opt
 from ganeti.client.gnt_job import explain
 from ganeti.luxi import client as luxi
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 _STATES = ("running", "canceling", "waiting", "queued")
 _TITLES = ("ID", "Status", "Since", "Prio", "Job", "Why it waits, or last line of log")
 _COLUMNS = [table.Column(title, title in ("ID", "Since", "Prio")) for title in _TITLES]
-
-_HEAD_LINES = 2
+_WORK, _REASON = 4, 5  # columns with texts which have no limit
 
 
 class QueueSnapshot:
@@ -105,9 +106,17 @@ def queue_line(seen: QueueSnapshot) -> str:
 
 
 def job_table(
-    seen: QueueSnapshot, *, header: bool = True, separator: str | None = None, colour: bool = False
+    seen: QueueSnapshot,
+    *,
+    header: bool = True,
+    separator: str | None = None,
+    colour: bool = False,
+    width: int | None = None,
 ) -> list[str]:
-    """Return the jobs as lines of a table; with a separator, times are whole seconds."""
+    """Return the jobs as lines of a table; with a separator, times are whole seconds.
+
+    :param width: columns of the terminal on which it is shown to people.
+    """
     rows = []
     for entry in seen.entries:
         job = entry["job"]
@@ -128,9 +137,25 @@ def job_table(
                 " ".join(explain.brief(entry).split()),
             ]
         )
-    return table.format_table(
-        _COLUMNS, rows, header=header, separator=separator, painter=_paint if colour else None
-    )
+    painter = _paint if colour else None
+    if width is not None:
+        if table.line_width(_COLUMNS, rows) > width:
+            rows = _without_domain(rows)
+        return live.fitting_table(_COLUMNS, rows, width, header=header, painter=painter)
+    return table.format_table(_COLUMNS, rows, header=header, separator=separator, painter=painter)
+
+
+def _without_domain(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Leave out the domain of the cluster in the texts of jobs; other names stay as they are."""
+    domain = live.cluster_name().partition(".")[2]
+    if not domain:
+        return list(rows)
+    suffix = re.compile(rf"(?<=\w)\.{re.escape(domain)}(?![\w.-]*\w)")
+    return [
+        [suffix.sub("", text) if index in (_WORK, _REASON) else text
+         for index, text in enumerate(row)]
+        for row in rows
+    ]  # fmt: skip
 
 
 def _paint(row: int | None, column: int, text: str) -> str:
@@ -173,24 +198,26 @@ def _show_once(seen: QueueSnapshot, values: Values) -> None:
         return
     # With a separator the output is for a program, which needs only the jobs.
     if values.separator is None and not values.no_headers:
-        terminal.out(queue_line(seen))
-    for line in job_table(seen, header=not values.no_headers, separator=values.separator):
+        terminal.out(terminal.wrapped(queue_line(seen), sys.stdout))
+    width = terminal.width(sys.stdout) if listing.on_screen(values) else None
+    for line in job_table(
+        seen, header=not values.no_headers, separator=values.separator, width=width
+    ):
         terminal.out(line)
 
 
 def _show_live(client: luxi.Client, values: Values) -> None:
     """Show the jobs until the user ends the command."""
 
-    def lines(rows: int) -> list[str]:
-        fits = max(0, rows - _HEAD_LINES - 2)
+    def lines(area: os.terminal_size) -> list[str]:
+        header = not values.no_headers
+        fits = max(0, area.lines - 1 - header)
         seen = take_snapshot(client, fits if values.number is None else min(fits, values.number))
-        shown = [
-            queue_line(seen),
-            *job_table(
-                seen, header=not values.no_headers, colour=terminal.wants_colour(sys.stdout)
-            ),
-        ]
-        hidden = sum(seen.counts.values()) - len(seen.entries)
-        return [*shown, f"... and {hidden} more"] if hidden > 0 else shown
+        head = live.folded(queue_line(seen), area)
+        seen.entries, more = live.fitting_rows(
+            seen.entries, sum(seen.counts.values()), area.lines - len(head), header=header
+        )
+        colour = terminal.wants_colour(sys.stdout)
+        return [*head, *job_table(seen, header=header, colour=colour, width=area.columns), *more]
 
     live.show(lines, values.interval)

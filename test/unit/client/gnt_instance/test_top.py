@@ -165,3 +165,23 @@ def test_rates(change: Callable[[dict[str, Any]], dict[str, Any]], rate: int | N
 )
 def test_sizes_are_short(number: int | None, text: str) -> None:
     assert top._short(number) == text
+
+
+def test_a_table_on_a_terminal_of_80_columns() -> None:
+    """Long names get shorter, numbers stay."""
+    rows = [
+        {"name": f"database{number}.production.example.com",
+         "node": f"node{number}.production.example.com", "cpu_percent": 1600.0, "vcpus": 16,
+         "memory_mib": 131072, "disk_read_bytes_per_s": 999 << 20,
+         "disk_written_bytes_per_s": 999 << 20, "net_in_bytes_per_s": 999 << 20,
+         "net_out_bytes_per_s": 999 << 20}
+        for number in (1, 2)
+    ]  # fmt: skip
+    assert top.guest_table(rows, width=79) == [
+        "Instance  Node   CPU % VCPUs    MiB Read/s Write/s Recv/s Sent/s",
+        "database1 node1 1600.0    16 131072   999M    999M   999M   999M",
+        "database2 node2 1600.0    16 131072   999M    999M   999M   999M",
+    ]
+    assert top.guest_table(rows, width=200)[1].startswith("database1.production.example.com node1.")
+    # For programs the titles are the published ones, whatever the terminal has.
+    assert top.guest_table(rows)[0].endswith("Read/s Written/s Net in/s Net out/s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.client.gnt_job import explain as job_explain
+from ganeti.platform import paths
 from ganeti.utils.net import wait_readable
 
 from ..conftest import Gnt
@@ -318,12 +320,43 @@ def test_top_on_a_terminal_until_q(busy: FakeMaster) -> None:
 
 
 def test_top_fits_into_a_small_terminal(busy: FakeMaster) -> None:
-    seen = Terminal("top", "--interval", "3600", rows=5, columns=30, NO_COLOR="1")
+    seen = Terminal("top", "--interval", "3600", rows=6, columns=30, NO_COLOR="1")
     seen.until(lambda text: "... and 3 more" in text)
     lines = [line.split("\033")[0] for line in seen.text.split("\r\n")]
     assert max(len(line.removeprefix("[H")) for line in lines) < 30
     assert "TEST(5)" not in seen.text
     os.kill(seen.process.pid, signal.SIGINT)
+    assert seen.end() == 0
+
+
+def test_the_screen_begins_with_cluster_time_and_keys(busy: FakeMaster, here: paths.Paths) -> None:
+    """Names of the cluster's domain are short where the table is too wide, and nothing is wrapped."""
+    ssconf = Path(here.ssconf_file("cluster_name"))
+    ssconf.parent.mkdir(parents=True, exist_ok=True)
+    ssconf.write_text("cluster.example.com\n")
+    before = busy.answers["ExplainJob"]
+    reasons = [reason("lock", "lock instance/web1.example.com, held by job 25, and others wait")]
+    work = "INSTANCE_CREATE(web1.example.com)"
+    busy.answers["ExplainJob"] = lambda asked: (
+        before(asked)
+        if asked is None
+        else [{"job": {**job(job_id), "opcode": work}, "reasons": reasons} for job_id in asked]
+    )
+    seen = Terminal("top", "--interval", "3600", NO_COLOR="1")
+    seen.until(lambda text: text.count("INSTANCE_CREATE") == 4)
+    lines = [line.split("\033")[0].removeprefix("[H") for line in seen.text.split("\r\n")]
+    lines[0] = seen.text.removeprefix("\033[H").split("\033")[0]
+    assert re.fullmatch(
+        r"cluster\.example\.com  \d\d:\d\d:\d\d +every 3600 s  space: now  q: quit", lines[0]
+    )
+    assert len(lines[0]) == 79 and max(map(len, lines)) <= 79
+    assert lines[1:4] == [
+        "1 running, 1 waiting, 2 queued; 2 of 20 workers busy, 0 jobs wait for one; 1.2",
+        "jobs/s in the last minute",
+        lines[3],
+    ]
+    assert "INSTANCE_CREATE(web1) lock instance/web1, held by job 2" in lines[4]
+    os.write(seen.main, b"q")
     assert seen.end() == 0
 
 
@@ -386,10 +419,10 @@ def test_a_list_on_a_terminal_is_shown_again_until_q(listed: FakeMaster) -> None
 
 @pytest.mark.usefixtures("listed")
 def test_a_long_list_on_a_small_terminal() -> None:
-    seen = Terminal("list", "--watch", "--interval", "3600", rows=4, columns=30)
+    seen = Terminal("list", "--watch", "--interval", "3600", rows=5, columns=30)
     # The titles, and the newest jobs.
     seen.until(lambda text: "10   -" in text)
-    assert seen.text.count("\r\n") == 3
+    assert seen.text.count("\r\n") == 4
     assert "Status" in seen.text
     assert "\033[32mrunning\033[0m" in seen.text
     os.write(seen.main, b"q")
