@@ -270,7 +270,7 @@ def test_a_disk_that_has_grown_since_its_snapshot(tmp_path: Path) -> None:
         ({"disks": [{"adopt": "x"}]}, "must be a new disk"),
         ({"compress": "zip"}, "compression tool 'zip'"),
         ({"disk_template": "drbd"}, "need a secondary node"),
-        ({"instance_uuid": "other"}, "not other; the job was submitted for another instance"),
+        ({"instance_uuid": "other"}, "is not the one for which the job was submitted"),
     ],
 )
 def test_wrong_parameters(tmp_path: Path, changes: dict, words: str) -> None:
