@@ -176,7 +176,7 @@ def test_only_what_is_left_of_an_import_is_removed_unasked():
     with master.config.transaction() as change:
         change.instances.mark(uuid_of("web"), "up")
         change.instances.mark(uuid_of("web"), "down")
-    assert "the instance was started" in master.refused(op, errors.ECODE_STATE)
+    assert "has ended, or it was started" in master.refused(op, errors.ECODE_STATE)
     master = master_with(importing_since=1.0)
     master.run(op)
     assert master.config.instances() == ()
