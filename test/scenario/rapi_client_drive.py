@@ -18,6 +18,7 @@ from ganeti.rapi import client  # noqa: E402 - after the path is known
 
 HOST, USER, PASSWORD = sys.argv[2:5]
 ONE, TWO, THREE = "one.example.com", "two.example.com", "three.example.com"
+COPY = "copy.example.com"
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 
 cluster = client.GanetiRapiClient(
@@ -131,6 +132,9 @@ if hasattr(cluster, "SnapshotInstance"):  # an addition of ours
     assert [one["snapshot"] for one in ask("GetInstanceSnapshots", TWO)["snapshots"]] == ["before"]
     job("RestoreInstanceSnapshot", TWO, "before", dry_run=True)
     job("RestoreInstanceSnapshot", TWO, "before")
+    job("CopyInstance", TWO, COPY, snapshot_name="before", pnode=NODE3, dry_run=True)
+    job("CopyInstance", TWO, COPY, snapshot_name="before", pnode=NODE3)
+    job("DeleteInstance", COPY)
     job("DeleteInstanceSnapshot", TWO, "before")
 job("RecreateInstanceDisks", TWO, disks=[0])
 job("ReplaceInstanceDisks", TWO, disks=[0])

@@ -55,6 +55,7 @@ _OTHERS: Final = {
     (f"{_INSTANCE}/prepare-export", PUT): "prepareInstanceExport",
     (f"{_INSTANCE}/export", DELETE): "removeInstanceExports",
     (f"{_INSTANCE}/info", GET): "describeInstance",
+    (f"{_INSTANCE}/copy", POST): "copyInstance",
     (f"{_INSTANCE}/snapshots", GET): "listInstanceSnapshots",
     (f"{_INSTANCE}/snapshots", POST): "createInstanceSnapshot",
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}", DELETE): "removeInstanceSnapshot",

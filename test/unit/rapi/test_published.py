@@ -35,6 +35,7 @@ OWN_RESOURCES = {
     (f"{_INSTANCE}/snapshots", "POST"): "snapshots that stay",
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}", "DELETE"): "snapshots that stay",
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}/restore", "POST"): "snapshots that stay",
+    (f"{_INSTANCE}/copy", "POST"): "a new instance from another one",
 }
 # Query arguments which only our version has: most programs cannot send a body with GET.
 OWN_QUERY = {

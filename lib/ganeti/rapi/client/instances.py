@@ -102,6 +102,23 @@ class Instances(Transport):
         """Change the parameters of an instance."""
         return int(self._put(self._path("instances", instance, "modify"), options(reason), kwargs))
 
+    def CopyInstance(
+        self,
+        instance: str,
+        new_name: str,
+        dry_run: bool = False,
+        reason: str | None = None,
+        **kwargs: Any,
+    ) -> int:
+        """Make a new instance from a stopped one, or from a snapshot.
+
+        :param kwargs: parameters of the opcode, for example ``snapshot_name``, ``pnode``,
+            ``disk_template`` or ``start``.
+        """
+        path = self._path("instances", instance, "copy")
+        body = {**kwargs, "new_name": new_name}
+        return int(self._post(path, options(reason, dry_run=dry_run), body))
+
     def RenameInstance(
         self,
         instance: str,

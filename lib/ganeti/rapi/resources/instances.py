@@ -10,6 +10,7 @@ from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
 from ganeti.opcodes import types
 from ganeti.opcodes.instance import (
+    OpInstanceCopy,
     OpInstanceCreate,
     OpInstanceMultiAlloc,
     OpInstanceQueryData,
@@ -282,6 +283,19 @@ RESOURCES: Final = (
                 adjust=_usb_devices,
                 rename={"custom_beparams": "beparams", "custom_hvparams": "hvparams"},
             ),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/copy",
+        "instances_name_copy",
+        {
+            POST: Job(
+                OpInstanceCopy,
+                "Make a new instance from a stopped one, or from a snapshot.",
+                (DRY_RUN,),
+                body=True,
+            )
         },
         tagged=query_const.INSTANCE,
     ),
