@@ -70,7 +70,7 @@ class Lab(HeldInstall):
         said = self.verify(
             f"work of job {job} for instance {NAME}, which has ended: script 'create'"
         )
-        assert f"node {self.node}" in said
+        assert self.node in said
         assert [self.status(other) for other in others] == ["waiting"] * 3
         assert len(self.lines()) == begun, "two scripts at once"
         self.hold.unlink()

@@ -12,6 +12,7 @@ sentence in :data:`SENTENCES` changes nothing, or its command says itself what h
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from ganeti import TYPE_CHECKING, errors
@@ -102,7 +103,7 @@ def show(
         # The job has succeeded. That the master does not answer any more is no failure of it.
         return
     for line in lines:
-        terminal.out(line)
+        terminal.out(terminal.wrapped(line, sys.stdout))
 
 
 def _lines(

@@ -58,6 +58,7 @@ WITHOUT = {
 @pytest.fixture
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "width", lambda stream, otherwise=80: 200)
 
 
 @pytest.fixture
@@ -156,6 +157,17 @@ def test_an_instance_which_was_not_started_is_made_and_stopped(
     web.rows["instance"][0]["admin_state"] = "down"
     ended = gnt("instance add -t diskless --no-install -n node2 web1.example.com")
     assert ended.out == "web1.example.com is made, and stopped, on node2 (0.0 s)\n"
+
+
+def test_a_long_line_is_broken_between_words(
+    gnt: Gnt, web: FakeMaster, on_terminal: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "width", lambda stream, otherwise=80: 60)
+    lines = gnt("instance reboot web1").out.splitlines()
+    assert lines[-2:] == [
+        "web1.example.com was restarted, and runs on node2, console:",
+        "gnt-instance console web1 (0.0 s)",
+    ]
 
 
 def test_a_line_for_each_of_several_instances(gnt: Gnt, web: FakeMaster, on_terminal: None) -> None:

@@ -117,6 +117,7 @@ LINES = {
         f"modify -t drbd -n {NODE} {INSTANCE}",
         f"reinstall --force {INSTANCE}",
         f"copy -n {NODE} {INSTANCE} new.example.com",
+        f"copy --node-group={GROUP} {INSTANCE} new.example.com",
         f"rename {INSTANCE} new.example.com",
         f"undo --force {INSTANCE}",
         f"activate-disks {INSTANCE}",

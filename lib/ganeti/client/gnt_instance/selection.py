@@ -54,8 +54,9 @@ def select_instances(mode: str, names: Sequence[str], client: luxi.Client) -> li
     else:
         found = _instances_of_nodes(mode, names, client)
     if not found:
+        by = "the tag " if mode == "instances-by-tags" else ""
         raise errors.OpPrereqError(
-            f"no instance is selected by {', '.join(names) or '--all'}", errors.ECODE_INVAL
+            f"no instance is selected by {by}{', '.join(names) or '--all'}", errors.ECODE_INVAL
         )
     return found
 

@@ -100,6 +100,7 @@ def test_mistakes(line: str, words: str, gnt: Gnt, master: FakeMaster) -> None:
 
 def test_the_closing_line(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "width", lambda stream, otherwise=80: 200)
     assert gnt("instance copy web1 web2").out.splitlines()[-1] == (
         "web2.example.com is a copy of web1, stopped, on node2; start it: gnt-instance startup web2"
         " (0.0 s)"
