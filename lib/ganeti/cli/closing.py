@@ -201,7 +201,11 @@ def _modified(done: Done) -> str:
     text = _changed("{instance_name}")(done)
     name = done.op.instance_name  # type: ignore[attr-defined]
     waiting = done.pending(name)
-    return f"{text}; wait for a restart by the cluster: {', '.join(waiting)}" if waiting else text
+    return (
+        f"{text}; in effect after a restart with gnt-instance: {', '.join(waiting)}"
+        if waiting
+        else text
+    )
 
 
 def _changed(what: str) -> Callable[[Done], str]:

@@ -173,4 +173,5 @@ def confirm(question: str) -> bool:
 
     :returns: True only for an explicit yes; False when there is no terminal.
     """
-    return (ask_line(f"{question}\ny/[n]: ") or "").lower() in ("y", "yes")
+    asked = ask_line(f"{wrapped(question, sys.stderr)}\ny/[n]: ")
+    return (asked or "").lower() in ("y", "yes")

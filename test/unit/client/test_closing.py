@@ -199,7 +199,7 @@ def test_a_change_is_said_once(gnt: Gnt, web: FakeMaster, on_terminal: None) -> 
     changed = "web1.example.com is changed: be/maxmem is 256, be/minmem is 128"
     assert gnt(line).out == f"{changed} (0.0 s)\n"
     web.rows["instance"][0]["pending_changes"] = ["be/maxmem", "hv/acpi"]
-    waits = "wait for a restart by the cluster: be/maxmem, hv/acpi"
+    waits = "in effect after a restart with gnt-instance: be/maxmem, hv/acpi"
     assert gnt(line).out == f"{changed}; {waits} (0.0 s)\n"
 
 

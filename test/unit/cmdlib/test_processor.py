@@ -290,7 +290,7 @@ def test_asking_twice_for_a_level_adds_up_and_exclusive_wins(master):
 def test_a_job_for_an_instance_that_was_replaced_is_refused(master, probe):
     probe.expand_names = lambda self: self.lock_instance("web", "uuid-of-former-web")
     text = master.refused(OpProbe(), errors.ECODE_NOENT)
-    assert "uuid-of-former-web" in text
+    assert "web.example.com is not the one for which the job was submitted" in text
 
 
 # -- hooks -----------------------------------------------------------------------

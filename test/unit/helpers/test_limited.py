@@ -151,6 +151,8 @@ def test_a_file_that_not_everybody_may_read(
     monkeypatch.setattr(limited, "_run", runs)
     monkeypatch.setattr(limited.resource, "setrlimit", lambda *_: None)
     monkeypatch.setattr(limited, "restrict", lambda *_: True)
+    # It is set for the program, in this process.
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     limits = ["--memory=1", "--cpu=1", "--file-size=1"]
     assert limited.main([f"--read={mine}", *limits, "--", "cat", str(mine)]) == 0
     assert asked == [keeps]
@@ -209,6 +211,8 @@ def test_a_file_system_without_owners(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(limited, "_run", lambda *words: asked.append(words[2]) or 0)
     monkeypatch.setattr(limited.resource, "setrlimit", lambda *_: None)
     monkeypatch.setattr(limited, "restrict", lambda *_: True)
+    # It is set for the program, in this process.
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     limits = ["--memory=1", "--cpu=1", "--file-size=1"]
     assert limited.main([f"--write={first}", f"--write={second}", *limits, "--", "true"]) == 0
     assert asked == [None]

@@ -261,7 +261,10 @@ def test_everything_which_logical_units_ask_of_the_store_is_there(job: Job) -> N
     daemons = {"adopt_copies", "changed_since", "on_commit", "on_judged"}
     assert not [name for name in used - daemons if not hasattr(job.store, name)]
     used = set(re.findall(r"self\._store\.copies\.(\w+)", source))
-    daemons = {"expect_lagging", "note_incomplete", "use_distribution", "use_witness"}
+    daemons = {
+        *("expect_lagging", "note_incomplete", "try_again", "unresponsive"),
+        *("use_distribution", "use_witness"),
+    }
     assert used > daemons
     assert not [name for name in used - daemons if not hasattr(job.store.copies, name)]
     used = set(re.findall(r"self\._store\.reservations\.(\w+)", source))

@@ -57,6 +57,9 @@ POSTCOPY_PAUSED = "postcopy-paused"
 #: small idle guest is sent in a moment; the longest; in between they are this part of the time that
 #: has passed.
 FIRST_POLL_S = 0.01
+# How often, and at which interval, a target which still receives is asked why it failed.
+_REASON_POLLS = 20
+_REASON_PAUSE_S = 0.1
 POLL_S = 0.25
 POLL_PART = 0.1
 #: Number of unanswered questions in a row after which a source is given up.
@@ -206,22 +209,28 @@ class _Transfer:
         except NotSent as err:
             if self._handed_over:
                 raise CannotFollow(str(err)) from err
-            reason = self._reason_of_target()
+            reason = self._reason_of_target(sleep)
             if reason:
                 raise NotSent(f"{err}. Node {plan.target.name} says: {reason}") from err
             raise
 
-    def _reason_of_target(self) -> str:
+    def _reason_of_target(self, sleep: Callable[[float], None]) -> str:
         """Return why the target did not receive the guest, where it knows that.
 
-        The result is an empty text where it does not.
+        The source notices the end of the connection before the target has recorded its reason, so
+        a target which still receives is asked again for a short time. The result is an empty text
+        where the target knows no reason.
         """
         plan = self._plan
-        answer = self._ctx.rpc.call(
-            INSTANCE_GET_MIGRATION_STATUS, plan.target.uuid, instance=plan.instance
-        )
-        status: MigrationStatus | None = None if answer.failure is not None else answer.data
-        return status.error or "" if status is not None else ""
+        for _ in range(_REASON_POLLS):
+            answer = self._ctx.rpc.call(
+                INSTANCE_GET_MIGRATION_STATUS, plan.target.uuid, instance=plan.instance
+            )
+            status: MigrationStatus | None = None if answer.failure is not None else answer.data
+            if status is None or status.error or status.status != ACTIVE:
+                return status.error or "" if status is not None else ""
+            sleep(_REASON_PAUSE_S)
+        return ""
 
     def _hand_over(self) -> None:
         """Record that the target has the guest, which waits there for the rest of its memory."""
