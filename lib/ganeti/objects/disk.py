@@ -106,6 +106,11 @@ class Disk:
     hvinfo: dict[str, Any] | None = None
 
     @property
+    def title(self) -> str:
+        """Return what a message for people calls the disk: ``disk 0``, by its place."""
+        return f"disk {self.iv_name.partition('/')[2] or self.uuid}"
+
+    @property
     def has_replicas(self) -> bool:
         """Whether we keep a replica of it on each of two nodes."""
         return self.dev_type in disk_templates.INT_MIRRORED

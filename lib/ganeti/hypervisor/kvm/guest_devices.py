@@ -104,7 +104,7 @@ class KvmDevices(base.Devices):
         def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
             position = hotplug.nic_position(record, nic)
             if position is None:
-                raise errors.HotplugError(f"the guest has no NIC {nic.uuid}")
+                raise errors.HotplugError(f"the guest has no NIC {nic.mac}")
             old = record.nics[position]
             new = runtime.device_dict(nic, old["hvinfo"])
             file = layouts.of(instance.name).runtime_file

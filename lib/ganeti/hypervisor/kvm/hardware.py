@@ -255,7 +255,7 @@ def _nics(sent: runtime.Runtime, instance: FilledInstance) -> tuple[dict[str, An
             )
         info = sent_nic["hvinfo"]
         if info["driver"] not in buses.NIC_DRIVERS:
-            raise _odd(instance.name, f"driver of NIC {nic.uuid}:", info["driver"])
+            raise _odd(instance.name, f"driver of NIC {nic.mac}:", info["driver"])
         found.append(runtime.device_dict(nic, _place(info, "nic", nic.uuid, instance.name)))
     return tuple(found)
 
@@ -272,10 +272,10 @@ def _disks(
         driver = info["driver"]
         # Some drivers let the guest send commands to the device itself.
         if driver not in buses.DISK_DRIVERS and driver != instance.hvparams["disk_type"]:
-            raise _odd(instance.name, f"driver of disk {disk.uuid}:", driver)
+            raise _odd(instance.name, f"driver of {disk.title}:", driver)
         read_only = disk_constants.RDONLY
         if (here.disk.get("mode") == read_only) != (disk.mode == read_only):
-            raise _differs(instance.name, f"another access mode of disk {disk.uuid}")
+            raise _differs(instance.name, f"another access mode of {disk.title}")
         place = _place(info, "disk", disk.uuid, instance.name)
         found.append(replace(here, disk=runtime.device_dict(disk, place)))
     return tuple(found)

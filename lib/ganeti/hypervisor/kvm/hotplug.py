@@ -178,7 +178,7 @@ def add_disk(
     disk, path, uri = attached
     device_id = buses.device_id("disk", disk.uuid)
     if any(known.hvinfo["id"] == device_id for known in record.disks):
-        raise errors.HotplugError(f"disk {disk.uuid} is plugged in already")
+        raise errors.HotplugError(f"{disk.title} is plugged in already")
     try:
         info = buses.disk_hvinfo(disk, hvp, bus)
     except errors.HypervisorError as err:
@@ -210,7 +210,7 @@ def add_disk(
             _remove_backend(control, "blockdev-del", {"node-name": device_id})
             raise
     except errors.HypervisorError as err:
-        raise errors.HotplugError(f"cannot plug in disk {disk.uuid}: {err}") from err
+        raise errors.HotplugError(f"cannot plug in {disk.title}: {err}") from err
     finally:
         if fdset is not None:
             # The block node has a copy of the descriptor; this one would keep the device open.
@@ -226,7 +226,7 @@ def remove_disk(control: Qmp, record: Runtime, disk: Disk, links: Callable[[int]
     :raises HotplugError: the guest still has it.
     """
     device_id = buses.device_id("disk", disk.uuid)
-    _remove_device(control, device_id, f"disk {disk.uuid}")
+    _remove_device(control, device_id, disk.title)
     _remove_backend(control, "blockdev-del", {"node-name": device_id})
     return _with_disks(
         record, [known for known in record.disks if known.hvinfo["id"] != device_id], links
@@ -326,7 +326,7 @@ def remove_nic(control: Qmp, record: Runtime, nic: Nic) -> tuple[Runtime, int | 
     :raises HotplugError: the guest still has it.
     """
     device_id = buses.device_id("nic", nic.uuid)
-    _remove_device(control, device_id, f"NIC {nic.uuid}")
+    _remove_device(control, device_id, f"NIC {nic.mac}")
     _remove_backend(control, "netdev_del", {"id": device_id})
     position = nic_position(record, nic)
     nics = tuple(known for known in record.nics if known["hvinfo"]["id"] != device_id)

@@ -73,7 +73,7 @@ class LxcDevices(base.Devices):
             known = _record(here)
             position = _position(known, nic.uuid)
             if position is None:
-                raise errors.HotplugError(f"the container has no NIC {nic.uuid}")
+                raise errors.HotplugError(f"the container has no NIC {nic.mac}")
             old = known.nics[position]
             known = _remove(here, known, position)
             try:
@@ -86,7 +86,7 @@ class LxcDevices(base.Devices):
 
 def _fixed_disk(disk: Disk) -> errors.HotplugError:
     return errors.HotplugError(
-        f"disk {disk.uuid}: the disks of a container cannot be changed while it runs"
+        f"{disk.title}: the disks of a container cannot be changed while it runs"
     )
 
 

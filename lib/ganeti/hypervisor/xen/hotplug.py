@@ -74,7 +74,7 @@ class XenDevices(base.Devices):
         with _changeable(instance) as (domain, known):
             position = _position(known.nics, nic.uuid)
             if position is None:
-                raise errors.HotplugError(f"the guest has no NIC {nic.uuid}")
+                raise errors.HotplugError(f"the guest has no NIC {nic.mac}")
             old = known.nics[position]
             known = _remove_nic(domain, known, nic)
             try:
@@ -134,7 +134,7 @@ def _add_disk(domain: Domain, known: Record, attached: AttachedDisk, seq: int) -
     except errors.HypervisorError as err:
         _undo_disk(domain, recorded)
         block_devices.detach(made)
-        raise errors.HotplugError(f"disk {disk.uuid} was not plugged in: {err}") from err
+        raise errors.HotplugError(f"{disk.title} was not plugged in: {err}") from err
 
 
 def _detach(command: str, domain: Domain, device: str) -> None:
@@ -182,7 +182,7 @@ def _remove_disk(domain: Domain, known: Record, disk: Disk) -> None:
         _detach("block-detach", domain, recorded.vdev)
     except errors.HypervisorError as err:
         raise errors.HotplugError(
-            f"the guest does not give disk {disk.uuid} ({recorded.vdev}) back: {err}"
+            f"the guest does not give {disk.title} ({recorded.vdev}) back: {err}"
         ) from err
     rest = (*known.disks[:position], *known.disks[position + 1 :])
     _saved(replace(known, disks=rest))
@@ -229,7 +229,7 @@ def _remove_nic(domain: Domain, known: Record, nic: FilledNic) -> Record:
     try:
         _detach("network-detach", domain, str(recorded.devid))
     except errors.HypervisorError as err:
-        raise errors.HotplugError(f"the guest does not give NIC {nic.uuid} back: {err}") from err
+        raise errors.HotplugError(f"the guest does not give NIC {nic.mac} back: {err}") from err
     guest = nics.guest_network(known.name, known.tags)
     interfaces.unplug(guest, position, len(known.nics))
     changed = replace(known, nics=(*known.nics[:position], *known.nics[position + 1 :]))

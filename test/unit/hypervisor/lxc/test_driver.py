@@ -293,7 +293,7 @@ def test_nics_come_and_go(lxc: Lxc, web: Any, ends: list[str]) -> None:
     guest.devices.remove_nic(instance, nic(2))
     guest.devices.remove_nic(instance, nic(2))
     assert nics_of(here) == [("nic1", "gnt.tap2")]
-    with pytest.raises(errors.HotplugError, match="has no NIC nic2"):
+    with pytest.raises(errors.HotplugError, match="has no NIC aa:00:00:00:00:02"):
         guest.devices.modify_nic(instance, nic(2))
     # Disks cannot be changed; one which the container never got can be forgotten.
     with pytest.raises(errors.HotplugError, match="disks of a container cannot be changed"):
