@@ -95,6 +95,7 @@ _PARSERS = {
     "ovfconverter": "ganeti.tools.ovfconverter",
     "query-config": "ganeti.tools.query_config",
     "users-setup": "ganeti.tools.users_setup",
+    "vcluster": "ganeti.vcluster.command",
 }
 # Published kind of a value or an argument of a placement program -> kind of a word.
 _PLACEMENT_KINDS = {
@@ -113,6 +114,8 @@ _METAVARS = {
     "FILE": "file",
     "DIRECTORY": "file",
     "OS": "os",
+    "CONFIG": "file",
+    "PLACE": "file",
     "<ADDRESS>": "node",
     "<file>": "file",
     "<OS>": "os",
@@ -174,11 +177,12 @@ def _placement(name: str) -> PlainProgram:
 
 
 def _parsed(name: str, parser: argparse.ArgumentParser) -> PlainProgram:
-    # The module argparse has no other way to ask a parser for its options.
-    actions: Iterator[argparse.Action] = iter(parser._actions)  # noqa: SLF001
-    options, arguments = [], []
-    for action in actions:
+    options: list[PlainOption] = []
+    arguments = []
+    for action in _actions(parser):
         if action.help == argparse.SUPPRESS:
+            continue
+        if any(set(action.option_strings) & set(one.names) for one in options):
             continue
         kind = f"={' '.join(map(str, action.choices))}" if action.choices else ""
         if not action.option_strings:
@@ -192,7 +196,22 @@ def _parsed(name: str, parser: argparse.ArgumentParser) -> PlainProgram:
                     None if action.nargs == 0 else value,
                 )
             )
+    if name == "vcluster":
+        # Each of its commands has the directory of a cluster as its next argument.
+        arguments[1:] = ["file*"]
     return PlainProgram(name, tuple(options), tuple(arguments))
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Iterate over the options and arguments of a parser, then over those of its commands."""
+    # The module argparse has no other way to ask a parser for its options.
+    commands = []
+    for action in parser._actions:  # noqa: SLF001
+        yield action
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            commands += list(action.choices.values())
+    for command in commands:
+        yield from _actions(command)
 
 
 def load(names: Iterable[str] = PROGRAMS) -> list[Program]:

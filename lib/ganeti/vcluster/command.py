@@ -18,7 +18,8 @@ from ganeti.vcluster.operation import destroy, exports, run, show, start, stop
 from ganeti.vcluster.side_by_side import add_version
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="vcluster",
         description="Create and manage clusters of many nodes on this machine, without root.",
@@ -96,7 +97,7 @@ def _add_create_options(parser: argparse.ArgumentParser) -> None:
 @reports_errors("vcluster")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    parser = _parser()
+    parser = make_parser()
     words = sys.argv[1:] if argv is None else list(argv)
     if not words:
         parser.print_help()

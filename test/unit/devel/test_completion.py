@@ -246,12 +246,21 @@ def test_files_of_programs_without_commands(place: Path, words: list[str]) -> No
     assert ask(place, *words[1:], program=words[0]) == [":files"]
 
 
+@pytest.mark.programs
+def test_commands_and_options_of_vcluster(place: Path) -> None:
+    assert [word.strip() for word in ask(place, "sto", program="vcluster")] == ["stop"]
+    assert ask(place, "start", "", program="vcluster") == [":files"]
+    assert ask(place, "create", "--mon", program="vcluster") == [
+        "--monitoring\trun the monitoring daemon on each node"
+    ]
+
+
 def test_each_installed_program_without_commands_is_known() -> None:
     starters = {path.name for path in (TOP / "scripts").iterdir()}
     # The daemons are started by systemd, and most tools are seldom needed.
     starters |= {"ganeti-cleaner", "ganeti-watcher", "burnin"}
     starters |= {"cluster-merge", "lvmstrap", "ovfconverter", "query-config", "users-setup"}
-    starters |= {"ganeti-takeover"}
+    starters |= {"ganeti-takeover", "vcluster"}
     assert starters - set(PROGRAMS) == {one.name for one in tables.load_plain()}
 
 
