@@ -4,7 +4,7 @@ Each kind of copies tries again after pauses which grow, so that a node which is
 At the end of a cut such a pause may have half a minute left. So candidates which could not be sent
 something are asked a small question all the time (a *knock*), and one that answers for the first
 time is sent at once what it lacks. One that answers, and refuses what it is sent, is left to the
-pauses.
+pauses, and is asked only now and then whether it still answers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ PAUSE_S: Final = 0.25
 #: Seconds for an answer, in turn. A node behind a cut does not answer for longer than the first
 #: ones; the last one is for a node which is slow.
 ANSWER_S: Final = (0.5, 0.5, 0.5, 3.0)
+#: A candidate which answers, and still lacks something, is knocked at in every such round only: its
+#: node daemon makes a process for each question.
+ANSWERING_ROUNDS: Final = 8
 
 
 class LaggingCopies(Protocol):
@@ -79,6 +82,7 @@ class Returning:
         self._answer_s = itertools.cycle(ANSWER_S)
         # Those out of the unresponsive ones which have answered the last knock.
         self._answering: set[str] = set()
+        self._rounds = itertools.count(1)
 
     def start(self) -> None:
         """Start the thread, which ends with the process."""
@@ -102,9 +106,14 @@ class Returning:
         if not wanted:
             self._answering = set()
             return wanted
-        answering = set(self._knock(sorted(wanted), next(self._answer_s)))
+        asked = wanted
+        if next(self._rounds) % ANSWERING_ROUNDS:
+            asked = wanted - self._answering
+        if not asked:
+            return set()
+        answering = set(self._knock(sorted(asked), next(self._answer_s)))
         returned = answering - self._answering
-        self._answering = answering
+        self._answering = (self._answering & wanted - asked) | answering
         if returned:
             for kind in self._copies:
                 kind.try_again(returned)

@@ -25,7 +25,8 @@ class UnreadAnswers(Generic[ConnectionT]):
     :param total_bytes: limit for all clients together.
     :param client_bytes: limit for all connections of one client; None for no such limit.
     :param client_of: returns who has a connection, such as its address. It is asked only when a
-        limit is exceeded or ``client_bytes`` is given, and must give the same answer each time.
+        limit is exceeded or ``client_bytes`` is given, and must give the same answer each time
+        while the connection exists.
     """
 
     def __init__(
@@ -39,6 +40,9 @@ class UnreadAnswers(Generic[ConnectionT]):
         self._client_of = client_of
         # In the order in which they have taken something last, or got their first answer.
         self._kept: dict[ConnectionT, int] = {}
+        # Who has a connection with answers, and what each has; empty without ``client_bytes``.
+        self._clients: dict[ConnectionT, Hashable] = {}
+        self._of_client: Counter[Hashable] = Counter()
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -56,7 +60,7 @@ class UnreadAnswers(Generic[ConnectionT]):
             They are forgotten already.
         """
         self._kept[connection] = self._kept.get(connection, 0) + size
-        self.bytes += size
+        self._count(connection, size)
         return self._choose(connection)
 
     def progress(self, connection: ConnectionT, size: int = 0) -> None:
@@ -65,27 +69,40 @@ class UnreadAnswers(Generic[ConnectionT]):
         if kept is None:
             return
         size = min(size, kept)
-        self.bytes -= size
         if kept > size:
             self._kept[connection] = kept - size
+        self._count(connection, -size)
 
     def remove(self, connection: ConnectionT) -> None:
         """Forget the answers of a connection, which has taken all of them or has ended."""
-        self.bytes -= self._kept.pop(connection, 0)
+        if connection in self._kept:
+            self._count(connection, -self._kept.pop(connection))
+
+    def _count(self, connection: ConnectionT, size: int) -> None:
+        self.bytes += size
+        if self._client_bytes is None:
+            return
+        client = self._clients.get(connection)
+        if client is None:
+            client = self._clients[connection] = self._client_of(connection)
+        self._of_client[client] += size
+        if connection not in self._kept:
+            del self._clients[connection]
+        if self._of_client[client] <= 0:
+            del self._of_client[client]
 
     def _choose(self, newcomer: ConnectionT) -> list[ConnectionT]:
         chosen: list[ConnectionT] = []
         if self._client_bytes is not None:
-            client = self._client_of(newcomer)
-            mine = [one for one in self._kept if self._client_of(one) == client]
-            size = sum(self._kept[one] for one in mine)
-            for one in mine:
-                if size <= self._client_bytes:
-                    break
-                if one != newcomer:
-                    size -= self._kept[one]
-                    self.remove(one)
-                    chosen.append(one)
+            client = self._clients[newcomer]
+            if self._of_client[client] > self._client_bytes:
+                mine = [one for one in self._kept if self._clients[one] == client]
+                for one in mine:
+                    if self._of_client[client] <= self._client_bytes:
+                        break
+                    if one != newcomer:
+                        self.remove(one)
+                        chosen.append(one)
         while self.bytes > self._total_bytes and len(self._kept) > 1:
             sizes: Counter[Hashable] = Counter()
             slowest: dict[Hashable, ConnectionT] = {}

@@ -17,7 +17,7 @@ from ganeti.config.store import ConfigStore
 from ganeti.jqueue import catch_up, replication
 from ganeti.jqueue.catch_up import CatchUpPlan
 from ganeti.master import returning, witness
-from ganeti.master.returning import ANSWER_S, PAUSE_S, Returning, knock
+from ganeti.master.returning import ANSWER_S, ANSWERING_ROUNDS, PAUSE_S, Returning, knock
 from ganeti.master.witness import MasterWitness
 from ganeti.replication.background import BackgroundCopies, Copied
 from ganeti.rpc import Result
@@ -74,13 +74,15 @@ def test_nobody_is_asked_while_nobody_lags() -> None:
 
 
 def test_who_answers_and_refuses_is_left_to_the_pauses() -> None:
-    """It is tried once, until it has been away again."""
+    """It is tried once, until it has been away again, and is asked now and then only."""
     lab = Lab()
     lab.lagging = {"a"}
-    rounds = [len(lab.returning.round()) for _ in range(10)]
-    assert rounds == [1, *[0] * 9]
+    rounds = [len(lab.returning.round()) for _ in range(4 * ANSWERING_ROUNDS)]
+    assert rounds == [1, *[0] * (4 * ANSWERING_ROUNDS - 1)]
+    assert len(lab.asked) == 1 + 4
     lab.cut = {"a"}
-    lab.returning.round()
+    for _ in range(ANSWERING_ROUNDS):
+        assert lab.returning.round() == set()
     lab.cut = set()
     assert lab.returning.round() == {"a"}
     assert lab.tried == [{"a"}, {"a"}]
