@@ -96,11 +96,12 @@ def of_instance(values: Values, arguments: list[str]) -> int:
 def _may_concern(commit: Commit, names: set[str]) -> bool:
     """Tell whether a commit may have changed an instance or one of its disks.
 
-    The report of a commit has the first changed objects only.
+    The report of a commit has the first changed objects only, and none when the commit was too
+    large to be kept: the query for its changes says that.
     """
     named = commit["changes"]
     if commit["count"] is None:
-        return False
+        return True
     return len(named) < commit["count"] or any(
         kind in ("instances", "disks") and one in names for kind, one, *_ in named
     )

@@ -268,6 +268,30 @@ def test_the_last_change_of_an_instance(gnt: Gnt, master: FakeMaster, history: H
     assert gnt("instance undo -f nosuch").code == 1
 
 
+def test_a_commit_whose_changes_were_not_kept_may_concern_the_instance(
+    gnt: Gnt, master: FakeMaster, history: History
+) -> None:
+    """It was too large for the history. An older change is not taken for the last one."""
+    history.changes = [change("instances", "web1", {"os": "a"}, {"os": "b"})]
+    known = master.answers["QueryConfigHistory"]
+    master.answers["QueryConfigHistory"] = lambda limit: [
+        {**commit(44), "count": None, "changes": []},
+        *known(limit),
+    ]
+    asked: list[int] = []
+
+    def compare(first: int, last: int) -> dict[str, Any]:
+        asked.append(last)
+        raise errors.OpPrereqError(
+            "the commit with serial number 44 was too large to be kept", errors.ECODE_STATE
+        )
+
+    master.answers["QueryConfigChanges"] = compare
+    ended = gnt("instance undo -f web1")
+    assert (ended.code, master.opcodes(), asked) == (1, [], [44])
+    assert "was too large to be kept" in ended.err
+
+
 @pytest.mark.parametrize("word", ["99", "yesterday"])
 def test_a_wrong_serial_number(word: str, gnt: Gnt, master: FakeMaster, history: History) -> None:
     ended = gnt(f"cluster undo -f {word}")
