@@ -113,6 +113,7 @@ _PLACEMENT_KINDS = {
 _METAVARS = {
     "FILE": "file",
     "DIRECTORY": "file",
+    "directory": "file",
     "OS": "os",
     "CONFIG": "file",
     "PLACE": "file",
@@ -186,7 +187,7 @@ def _parsed(name: str, parser: argparse.ArgumentParser) -> PlainProgram:
             continue
         kind = f"={' '.join(map(str, action.choices))}" if action.choices else ""
         if not action.option_strings:
-            arguments.append(kind or _METAVARS.get(str(action.metavar), ""))
+            arguments.append(kind or _METAVARS.get(str(action.metavar or action.dest), ""))
         else:
             value = kind or _METAVARS.get(str(action.metavar), "")
             options.append(
@@ -196,9 +197,6 @@ def _parsed(name: str, parser: argparse.ArgumentParser) -> PlainProgram:
                     None if action.nargs == 0 else value,
                 )
             )
-    if name == "vcluster":
-        # Each of its commands has the directory of a cluster as its next argument.
-        arguments[1:] = ["file*"]
     return PlainProgram(name, tuple(options), tuple(arguments))
 
 

@@ -26,7 +26,7 @@ def _programs_on_request_only(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nobody_runs_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let jobs have no person, whoever runs the tests, with or without ``sudo``."""
+    """Let jobs have no person, for each user who runs the tests, with or without ``sudo``."""
     monkeypatch.setattr(author, "of_process", lambda: "")
 
 

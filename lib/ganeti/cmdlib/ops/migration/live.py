@@ -26,6 +26,7 @@ from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.objects.disk_templates import INT_MIRRORED
+from ganeti.utils import retry
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import (
     ACCEPT_INSTANCE,
@@ -57,9 +58,8 @@ POSTCOPY_PAUSED = "postcopy-paused"
 #: small idle guest is sent in a moment; the longest; in between they are this part of the time that
 #: has passed.
 FIRST_POLL_S = 0.01
-# How often, and at which interval, a target which still receives is asked why it failed.
-_REASON_POLLS = 20
-_REASON_PAUSE_S = 0.1
+# For so long a target which still receives is asked why it failed.
+_REASON_S = 2.0
 POLL_S = 0.25
 POLL_PART = 0.1
 #: Number of unanswered questions in a row after which a source is given up.
@@ -222,15 +222,22 @@ class _Transfer:
         where the target knows no reason.
         """
         plan = self._plan
-        for _ in range(_REASON_POLLS):
+
+        def reason() -> str:
             answer = self._ctx.rpc.call(
                 INSTANCE_GET_MIGRATION_STATUS, plan.target.uuid, instance=plan.instance
             )
             status: MigrationStatus | None = None if answer.failure is not None else answer.data
-            if status is None or status.error or status.status != ACTIVE:
-                return status.error or "" if status is not None else ""
-            sleep(_REASON_PAUSE_S)
-        return ""
+            if status is None:
+                return ""
+            if not status.error and status.status == ACTIVE:
+                raise retry.Again
+            return status.error or ""
+
+        try:
+            return retry.until(reason, timeout_s=_REASON_S, sleep=sleep)
+        except errors.RetryTimeout:
+            return ""
 
     def _hand_over(self) -> None:
         """Record that the target has the guest, which waits there for the rest of its memory."""
