@@ -79,7 +79,7 @@ from ganeti.opcodes.instance import OpInstanceSetParams
 from ganeti.platform import hosts, master_epoch, ssh_keys, watchdog_files, watcher_files
 from ganeti.platform import users as platform_users
 from ganeti.query import filter as query_filter
-from ganeti.rapi import passwords, users
+from ganeti.rapi import passwords, rights, users
 from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
 from ganeti.storage import rbd
@@ -659,6 +659,10 @@ TEXTS: dict[str, Parser] = {
         daemon_units.parse_state, ("ActiveState=active\nExecMainCode=1\nExecMainStatus=11\n",)
     ),
     "user ids": Parser(privileges.parse_pool, ("1000-1010\n2000\n",)),
+    "rights": Parser(
+        lambda text: rights.parse(text, rights.ROLES, {"tags"}),
+        ("write,@operator,tags:PUT,nonsense",),
+    ),
     "users": Parser(users.parse, ("eve word write\n# x\nbob {HA1}" + "0" * 32 + " read,write\n",)),
     "vg sizes": Parser(detection.parse_groups, ("  xenvg 10.0\n",)),
     "vgs": Parser(lvm.parse_vgs, ("  xenvg|5.0|wz--n-|10.0\n",)),

@@ -12,6 +12,7 @@ from typing import Any
 from fakes.http_lab import HttpLab, receive_answer
 from fakes.rest_master import FakeMaster
 from ganeti.rapi.application import RestApplication
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.users import Users
 
 
@@ -61,7 +62,7 @@ def rest_lab(
     file = tmp_path / "users"
     file.write_text(users)
     master = master or FakeMaster()
-    lab = HttpLab(lambda: RestApplication(master, Users(str(file))))
+    lab = HttpLab(lambda: RestApplication(master, Identities([Users(str(file))])))
     try:
         yield Rest(lab, master)
     finally:

@@ -14,7 +14,10 @@ the job.
 :mod:`.failures`        the HTTP status for each kind of error
 :mod:`.represent`       chooses the representation of an answer, and makes it
 :mod:`.events`          sends events to clients
-:mod:`.users`           the users and their rights
+:mod:`.identify`        who sends a request: the ways in which users identify themselves
+:mod:`.challenge`       the answer to a request without credentials
+:mod:`.users`           the users file
+:mod:`.rights`          the rights of users, and the words for them
 :mod:`.passwords`       the forms of a password in the users file
 :mod:`.guesses`         limits how often passwords may be guessed, and whose check comes next
 :mod:`.pace`            counts how often something happens, for each user or address

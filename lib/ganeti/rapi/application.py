@@ -25,10 +25,11 @@ from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Job, Operation, Read, Resource
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES, TABLES
-from ganeti.rapi.users import User, Users
+from ganeti.rapi.users import User
 from ganeti.utils import suggest
 from ganeti.wire import json
 
@@ -111,6 +112,7 @@ def _segments(path: str) -> list[str]:
 class RestApplication:
     """What the daemon serves.
 
+    :param identities: the ways in which users identify themselves.
     :param require_authentication: every request needs a password.
     :param at_once: how many requests are sent to the master at a time.
     :param hub: the source of events.
@@ -120,7 +122,7 @@ class RestApplication:
     def __init__(
         self,
         master: Master,
-        users: Users,
+        identities: Identities,
         *,
         require_authentication: bool | Demand = False,
         at_once: int = AT_ONCE,
@@ -129,7 +131,7 @@ class RestApplication:
         resources: Sequence[Resource] = RESOURCES,
     ) -> None:
         self._master = master
-        self._users = users
+        self._identities = identities
         self._require_authentication = require_authentication
         self._job_limits = job_limits or JobLimits(master)
         self._slots = asyncio.Semaphore(at_once)
@@ -195,12 +197,11 @@ class RestApplication:
     async def _user(
         self, operation: Operation, resource: Resource, method: str, incoming: Incoming
     ) -> User | None:
-        self._users.refresh_if_due()
-        user = await self._users.identify(incoming.head.headers.get("authorization"), incoming.peer)
+        user = await self._identities.identify(incoming)
         needed = operation.access
         if user is None:
             if needed or self._require_authentication:
-                raise self._users.challenge()
+                raise self._identities.challenge(incoming.head)
         elif not user.may(needed, resource.handler, method):
             raise Refused(403)
         return user

@@ -8,17 +8,7 @@ separated by commas::
     jill    {HA1}...         @operator,nodes_name_role
     probe   secret           @readonly
 
-============================ ===================================================================
-``write``, ``@admin``        everything
-``read``, ``@readonly``      reading, also where reading needs a right
-``@operator``                like ``read``; start, stop, reboot, move instances; wait for and cancel
-                             jobs
-``<resource>``               everything at a resource, by its name (``instances_name_tags``)
-``<resource>:<METHOD>``      one method of it (``nodes_name_role:PUT``)
-============================ ===================================================================
-
-A user without rights may use the operations which need none, and those which need only a user,
-because they submit a job. A wrong line is reported and defines
+:mod:`ganeti.rapi.rights` says what the words for rights mean. A wrong line is reported and defines
 no user; the other lines are valid. When the file cannot be read, the users do not change.
 """
 
@@ -32,48 +22,28 @@ import logging
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple
 
 from ganeti import errors
+from ganeti.http.event_server import Incoming
 from ganeti.http.messages import Refused
-from ganeti.rapi import passwords
-from ganeti.rapi.declare import READ, USER, WRITE
+from ganeti.rapi import challenge, passwords
 from ganeti.rapi.guesses import Guesses, Place, Turns
 from ganeti.rapi.pace import TooMany
 from ganeti.rapi.passwords import Password
+from ganeti.rapi.rights import ROLES, Rights
+from ganeti.rapi.rights import parse as parse_rights
 from ganeti.utils import fs
 
 _log = logging.getLogger(__name__)
 
-_CHALLENGE: Final = (("WWW-Authenticate", f'Basic realm="{passwords.REALM}"'),)
-# What a person or a program has to do after an answer 401.
-_MISSING: Final = (
-    "this request needs a user name and a password (HTTP basic authentication);"
-    " 'rapi-passwd NAME' on the master adds a user"
-)
-_WRONG: Final = "the user name or the password is wrong"
+#: The answer to a wrong password; it does not tell whether there is such a user.
+WRONG: Final = "the user name or the password is wrong"
 _NOT_UNDERSTOOD: Final = (
     "the header Authorization is not understood; its form is 'Basic', then the base64 of"
     " USER:PASSWORD"
 )
-_OPERATED: Final = (
-    "instances_name_startup",
-    "instances_name_shutdown",
-    "instances_name_reboot",
-    "instances_name_migrate",
-    "instances_name_failover",
-    "instances_name_activate_disks",
-    "instances_name_deactivate_disks",
-    "jobs_id",
-    "jobs_id_wait",
-    "events",
-)
-_ROLES: Final[Mapping[str, frozenset[str]]] = {
-    "@admin": frozenset({WRITE, READ}),
-    "@readonly": frozenset({READ}),
-    "@operator": frozenset({READ, *_OPERATED}),
-}
 _MOST_KNOWN: Final = 1_000
 _POLL_S, _POLL_WATCHED_S = 2.0, 60.0
 # Each check takes 32 MiB while it runs.
@@ -81,31 +51,39 @@ _CHECKS_AT_ONCE: Final = 2
 
 
 class User(NamedTuple):
+    """Who sends a request, and what he may do.
+
+    :ivar by: how he was identified: ``password``, ``session``, ``token`` or ``certificate``.
+    :ivar session: the public id of his session; empty without one.
+    :ivar groups: his groups, as the server that identified him names them.
+    """
+
+    name: str
+    rights: Rights
+    by: str = "password"
+    session: str = ""
+    groups: tuple[str, ...] = ()
+
+    def may(self, needed: Collection[str], handler: str, method: str) -> bool:
+        """Return whether the user has one of the sufficient rights for some object."""
+        return self.rights.may(needed, handler, method)
+
+
+class Account(NamedTuple):
     """One line of the file."""
 
     name: str
     password: Password
-    rights: frozenset[str]
-
-    def may(self, needed: Collection[str], handler: str, method: str) -> bool:
-        """Return whether the user has one of the sufficient rights."""
-        return (
-            not needed
-            or USER in needed
-            or WRITE in self.rights
-            or not self.rights.isdisjoint(needed)
-            or handler in self.rights
-            or f"{handler}:{method}" in self.rights
-        )
+    rights: Rights
 
 
-def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], list[str]]:
+def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, Account], list[str]]:
     """Read the users file.
 
     :param handlers: names of resources; other names are reported.
     :returns: the users by name, and the problems of the file.
     """
-    users: dict[str, User] = {}
+    users: dict[str, Account] = {}
     problems = []
     for number, line in enumerate(text.removeprefix(fs.BYTE_ORDER_MARK).splitlines(), 1):
         words = line.split()
@@ -122,16 +100,9 @@ def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], l
         except errors.ParseError as err:
             problems.append(f"line {number}: {err}")
             continue
-        rights: set[str] = set()
-        for word in words[2].split(",") if len(words) == 3 else ():
-            rights |= _ROLES.get(word, {word})
-            if (
-                word not in _ROLES
-                and word not in (READ, WRITE)
-                and (word.partition(":")[0] not in handlers)
-            ):
-                problems.append(f"line {number}: '{word}' is not a right")
-        users[words[0]] = User(words[0], password, frozenset(rights))
+        rights, wrong = parse_rights(words[2] if len(words) == 3 else "", ROLES, handlers)
+        problems += [f"line {number}: {problem}" for problem in wrong]
+        users[words[0]] = Account(words[0], password, rights)
     return users, problems
 
 
@@ -152,7 +123,7 @@ class Users:
         self._path = path
         self._handlers = handlers
         self._clock = clock
-        self._users: dict[str, User] = {}
+        self._accounts: dict[str, Account] = {}
         # The different costs of the passwords in the file.
         self._costs: list[passwords.Cost] = []
         self._stamp: tuple[int, int, int] | None = None
@@ -160,9 +131,9 @@ class Users:
         self._sleep = sleep
         self._guesses = Guesses(clock)
         # Checks which have not ended; equal requests of a client wait for the same one.
-        self._running: dict[bytes, asyncio.Task[User | None]] = {}
+        self._running: dict[bytes, asyncio.Task[Account | None]] = {}
         # A password which was right before needs no second slow check from the same address.
-        self._known: OrderedDict[bytes, User] = OrderedDict()
+        self._known: OrderedDict[bytes, Account] = OrderedDict()
         self._key = os.urandom(32)
         self._turns = Turns(_CHECKS_AT_ONCE, self._guesses.counted)
         #: Whether :meth:`refresh` is called when the file changes.
@@ -189,13 +160,13 @@ class Users:
             return
         self._stamp = stamp
         self._read = True
-        self._users, problems = parse(text, self._handlers)
-        costs = (user.password.cost for user in self._users.values())
+        self._accounts, problems = parse(text, self._handlers)
+        costs = (user.password.cost for user in self._accounts.values())
         self._costs = sorted({cost for cost in costs if cost is not None})
         self._known.clear()
         for problem in problems:
             _log.warning("%s: %s", self._path, problem)
-        _log.info("%d users may use the interface", len(self._users))
+        _log.info("%d users may use the interface", len(self._accounts))
 
     def refresh_if_due(self) -> None:
         """Check the file from time to time; rarely when :meth:`refresh` is called on changes."""
@@ -203,17 +174,29 @@ class Users:
             self._polled_at = self._clock()
             self.refresh()
 
-    async def identify(self, authorization: str | None, address: str) -> User | None:
-        """Return the user of a request; None without credentials.
+    async def identify(self, incoming: Incoming) -> User | None:
+        """Return the user of a request with ``Authorization: Basic``; None without that header.
 
         :raises Refused: 401 for wrong credentials, 429 after too many wrong ones.
         """
+        self.refresh_if_due()
+        authorization = incoming.head.headers.get("authorization")
         if authorization is None:
             return None
         credentials = _decode(authorization)
         if credentials is None:
-            raise Refused(401, _NOT_UNDERSTOOD, headers=_CHALLENGE)
-        name, password = credentials
+            raise challenge.unauthorized(incoming.head, _NOT_UNDERSTOOD)
+        user = await self.check(*credentials, incoming.peer)
+        if user is None:
+            raise challenge.unauthorized(incoming.head, WRONG)
+        return user
+
+    async def check(self, name: str, password: str, address: str) -> User | None:
+        """Return the user with this name and password; None if one of them is wrong.
+
+        :param address: address of the client, for which wrong passwords are counted.
+        :raises Refused: 429 after too many wrong passwords.
+        """
         place = self._guesses.place(name, address)
         key = hmac.digest(
             self._key,
@@ -228,7 +211,7 @@ class Users:
                     known = self._known.get(key)
                     if known is not None:
                         self._guesses.give_back(place)
-                        return known
+                        return _user(known)
                 wait_s = max(wait_s, self._guesses.take_of_address(place))
             except TooMany as err:
                 raise Refused(
@@ -240,15 +223,15 @@ class Users:
             self._running[key] = running
             running.add_done_callback(lambda _task: self._running.pop(key, None))
         # A client which goes away does not stop the check for the others.
-        user = await asyncio.shield(running)
-        if user is None:
+        account = await asyncio.shield(running)
+        if account is None:
             _log.warning("wrong password for user %r from %s", name[:64], address)
-            raise Refused(401, _WRONG, headers=_CHALLENGE)
-        return user
+            return None
+        return _user(account)
 
     async def _judge(
         self, place: Place, key: bytes, wait_s: float, name: str, password: str
-    ) -> User | None:
+    ) -> Account | None:
         """Check a password when it is its turn; return None if it is wrong."""
         if wait_s:
             await self._sleep(wait_s)
@@ -258,28 +241,28 @@ class Users:
             self._guesses.give_back(place)
             self._guesses.give_back_of_address(place)
             return known
-        user = self._users.get(name)
-        if not await self._check(user, place, name, password):
+        account = self._accounts.get(name)
+        if not await self._check(account, place, name, password):
             return None
         self._guesses.forget(place)
         self._guesses.give_back_of_address(place)
-        if user is not None and self._users.get(name) is user:
-            self._known[key] = user
+        if account is not None and self._accounts.get(name) is account:
+            self._known[key] = account
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
-        return user
+        return account
 
-    def challenge(self) -> Refused:
-        """Make the error for a request which needs credentials."""
-        return Refused(401, _MISSING, headers=_CHALLENGE)
-
-    async def _check(self, user: User | None, place: Place, name: str, password: str) -> bool:
-        stored = None if user is None else user.password
+    async def _check(self, account: Account | None, place: Place, name: str, password: str) -> bool:
+        stored = None if account is None else account.password
         costs = self._costs
         if not costs:
             return passwords.check(stored, name, password, costs)
         async with self._turns.of(place.address):
             return await asyncio.to_thread(passwords.check, stored, name, password, costs)
+
+
+def _user(account: Account) -> User:
+    return User(account.name, account.rights)
 
 
 def _decode(authorization: str) -> tuple[str, str] | None:

@@ -30,6 +30,7 @@ from ganeti.rapi import job_limits
 from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
@@ -149,7 +150,7 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
     hub = Hub(master)
     application = RestApplication(
         master,
-        users,
+        Identities([users]),
         require_authentication=Demand(
             paths.current().ssconf_file(ssconf.RAPI_REQUIRE_AUTHENTICATION),
             always=options.require_authentication,

@@ -170,7 +170,7 @@ def _list(path: str) -> int:
     handlers = {resource.handler for resource in RESOURCES}
     found, problems = rapi_users.parse(_read(path), handlers)
     for user in found.values():
-        print(f"{user.name} {user.password.form} {','.join(sorted(user.rights)) or '-'}")
+        print(f"{user.name} {user.password.form} {','.join(sorted(user.rights.words)) or '-'}")
     for problem in problems:
         print(f"{path}: {problem}", file=sys.stderr)
     return 1 if problems else 0

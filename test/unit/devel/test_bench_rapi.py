@@ -12,6 +12,7 @@ from fakes.http_lab import HttpLab
 from fakes.rest_master import busy_master
 from ganeti import errors
 from ganeti.rapi.application import RestApplication
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.users import Users
 from ganeti.utils import x509
 
@@ -21,7 +22,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpLab]:
     pem = tmp_path / "rapi.pem"
     pem.write_text(x509.create_self_signed())
     found = HttpLab(
-        lambda: RestApplication(busy_master(), Users(str(tmp_path / "users"))),
+        lambda: RestApplication(busy_master(), Identities([Users(str(tmp_path / "users"))])),
         tls=x509.plain_server_context(str(pem)),
     )
     monkeypatch.setattr(bench_rapi.Connection.__init__, "__defaults__", (found.port,))

@@ -20,6 +20,7 @@ from ganeti import errors
 from ganeti.rapi import application
 from ganeti.rapi.application import RestApplication
 from ganeti.rapi.declare import Read
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
 
@@ -186,7 +187,9 @@ def test_nothing_without_a_password(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("none pw\n")
     master = FakeMaster()
-    lab = HttpLab(lambda: RestApplication(master, Users(str(file)), require_authentication=True))
+    lab = HttpLab(
+        lambda: RestApplication(master, Identities([Users(str(file))]), require_authentication=True)
+    )
     rest = Rest(lab, master)
     assert rest("GET", "/2", user=None)[0] == 401
     assert rest("GET", "/2", user="none:pw")[0] == 200

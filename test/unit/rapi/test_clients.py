@@ -20,6 +20,7 @@ from fakes.http_lab import WAIT_S, HttpLab
 from fakes.rest_master import busy_master
 from ganeti.rapi import client, openapi
 from ganeti.rapi.application import RestApplication
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.users import Users
 from ganeti.utils import x509
 
@@ -34,7 +35,7 @@ def _lab(directory: Path, *, secure: bool) -> HttpLab:
     users.write_text("root secret write\n")
     pem.write_text(x509.create_self_signed("127.0.0.1"))
     return HttpLab(
-        lambda: RestApplication(busy_master(), Users(str(users))),
+        lambda: RestApplication(busy_master(), Identities([Users(str(users))])),
         tls=x509.plain_server_context(str(pem)) if secure else None,
     )
 

@@ -12,6 +12,7 @@ from fakes.rest_client import Rest
 from fakes.rest_master import FakeMaster
 from ganeti.rapi.application import RestApplication
 from ganeti.rapi.demand import POLL_S, Demand
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.users import Users
 
 
@@ -70,7 +71,9 @@ def rest(tmp_path: Path, choice: Choice) -> Iterator[Rest]:
     users.write_text("root pw write\n")
     master = FakeMaster()
     lab = HttpLab(
-        lambda: RestApplication(master, Users(str(users)), require_authentication=choice.demand)
+        lambda: RestApplication(
+            master, Identities([Users(str(users))]), require_authentication=choice.demand
+        )
     )
     yield Rest(lab, master)
     lab.close()

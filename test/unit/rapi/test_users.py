@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from ganeti import errors
+from ganeti.http import messages
+from ganeti.http.event_server import Incoming
 from ganeti.http.messages import Refused
 from ganeti.rapi import pace, passwords, users
 from ganeti.rapi.guesses import (
@@ -35,6 +37,13 @@ HA1 = hashlib.md5(b"jill:Ganeti Remote API:pw").hexdigest()
 
 def basic(name: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def incoming(authorization: str | None, address: str) -> Incoming:
+    lines = ["GET /2/info HTTP/1.1", "Host: h"]
+    if authorization is not None:
+        lines.append(f"Authorization: {authorization}")
+    return Incoming(messages.parse_head("\r\n".join(lines).encode("latin-1")), address)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +134,7 @@ def test_the_file() -> None:
 )
 def test_rights(rights: str, needed: tuple[str, ...], handler: str, method: str, may: bool) -> None:
     found, _problems = users.parse(f"u p{rights}", {"tags"})
-    assert found["u"].may(frozenset(needed), handler, method) is may
+    assert found["u"].rights.may(frozenset(needed), handler, method) is may
 
 
 class Lab:
@@ -139,7 +148,7 @@ class Lab:
         self.slept.append(seconds)
 
     def identify(self, header: str | None, address: str = "192.0.2.1") -> users.User | None:
-        return asyncio.run(self.users.identify(header, address))
+        return asyncio.run(self.users.identify(incoming(header, address)))
 
     def refused(self, header: str, address: str = "192.0.2.1") -> Refused:
         with pytest.raises(Refused) as caught:
@@ -237,7 +246,7 @@ def test_guesses_in_parallel_do_not_pass_the_limit(lab: Lab, user: str) -> None:
         async def one(number: int) -> int:
             header = basic(user, "secret" if number == 499 else f"guess{number}")
             try:
-                await lab.users.identify(header, "192.0.2.1")
+                await lab.users.identify(incoming(header, "192.0.2.1"))
             except Refused as err:
                 return err.status
             return 200
@@ -257,7 +266,9 @@ def test_equal_requests_in_parallel_are_one_check(lab: Lab) -> None:
 
     async def all_together() -> list[users.User | None]:
         header = basic("joe", "pw")
-        return await asyncio.gather(*(lab.users.identify(header, "192.0.2.1") for _ in range(100)))
+        return await asyncio.gather(
+            *(lab.users.identify(incoming(header, "192.0.2.1")) for _ in range(100))
+        )
 
     assert all(user is not None for user in asyncio.run(all_together()))
     assert lab.slept == []
@@ -471,13 +482,13 @@ def test_many_addresses_do_not_delay_a_user_elsewhere(
     async def run() -> None:
         wrong = [
             asyncio.create_task(
-                lab.users.identify(basic(f"user{number}", "guess"), f"192.0.2.{address}")
+                lab.users.identify(incoming(basic(f"user{number}", "guess"), f"192.0.2.{address}"))
             )
             for address in range(100)
             for number in range(3)
         ]
         await asyncio.sleep(0)
-        assert await lab.users.identify(basic("joe", "pw"), "198.51.100.1")
+        assert await lab.users.identify(incoming(basic("joe", "pw"), "198.51.100.1"))
         assert order.index("joe") <= 4
         await asyncio.gather(*wrong, return_exceptions=True)
         assert len(order) == 301
@@ -520,11 +531,13 @@ def test_wrong_guesses_do_not_delay_a_user_elsewhere(
 
     async def run() -> None:
         guesses_of_one = [
-            asyncio.create_task(lab.users.identify(basic(f"user{number}", "guess"), "192.0.2.1"))
+            asyncio.create_task(
+                lab.users.identify(incoming(basic(f"user{number}", "guess"), "192.0.2.1"))
+            )
             for number in range(150)
         ]
         await asyncio.sleep(0)
-        user = await lab.users.identify(basic("joe", "pw"), "192.0.2.2")
+        user = await lab.users.identify(incoming(basic("joe", "pw"), "192.0.2.2"))
         assert user is not None and user.name == "joe"
         checked_before = order.index("joe")
         found = await asyncio.gather(*guesses_of_one, return_exceptions=True)

@@ -49,7 +49,7 @@ def test_a_new_user(
     assert secret not in file.read_text() and "jack" in capsys.readouterr().out
     assert file.stat().st_mode & 0o777 == 0o640
     found, problems = users.parse(file.read_text(), {"tags"})
-    assert not problems and found["jack"].rights == {"read", "tags:PUT"}
+    assert not problems and found["jack"].rights.words == {"read", "tags:PUT"}
     assert passwords.matches(found["jack"].password, "jack", secret)
 
 

@@ -1,0 +1,52 @@
+"""Who sends a request: the ways in which users prove who they are, asked in turn.
+
+A :class:`Way` looks for credentials of one kind in the head of a request. The first way that finds
+some decides: wrong ones are refused, also when the request has others of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ganeti.http.event_server import Incoming
+from ganeti.http.messages import Head, Refused
+from ganeti.rapi import challenge
+from ganeti.rapi.users import User
+
+
+class Way(Protocol):
+    """One kind of credentials."""
+
+    async def identify(self, incoming: Incoming) -> User | None:
+        """Return the user of a request; None if it has no credentials of this kind.
+
+        :raises Refused: 401 for wrong credentials (:func:`ganeti.rapi.challenge.unauthorized`),
+            429 after too many wrong ones, 503 if they cannot be checked at present.
+        """
+        ...
+
+
+class Identities:
+    """All ways in which users may identify themselves.
+
+    :param ways: in the order in which they are asked.
+    """
+
+    def __init__(self, ways: Sequence[Way]) -> None:
+        self._ways = tuple(ways)
+
+    async def identify(self, incoming: Incoming) -> User | None:
+        """Return the user of a request; None without credentials.
+
+        :raises Refused: 401, 429 or 503, as :meth:`Way.identify`.
+        """
+        for way in self._ways:
+            user = await way.identify(incoming)
+            if user is not None:
+                return user
+        return None
+
+    def challenge(self, head: Head) -> Refused:
+        """Make the error for a request which needs credentials and has none."""
+        return challenge.unauthorized(head)
