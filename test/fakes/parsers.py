@@ -79,7 +79,7 @@ from ganeti.opcodes.instance import OpInstanceSetParams
 from ganeti.platform import hosts, master_epoch, ssh_keys, watchdog_files, watcher_files
 from ganeti.platform import users as platform_users
 from ganeti.query import filter as query_filter
-from ganeti.rapi import passwords, rights, users
+from ganeti.rapi import passwords, rights, roles, selectors, users
 from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
 from ganeti.storage import rbd
@@ -661,8 +661,16 @@ TEXTS: dict[str, Parser] = {
     "user ids": Parser(privileges.parse_pool, ("1000-1010\n2000\n",)),
     "rights": Parser(
         lambda text: rights.parse(text, rights.ROLES, {"tags"}),
-        ("write,@operator,tags:PUT,nonsense",),
+        ("write,@operator,tags:PUT,nonsense,tags@tag:a,write@own,@viewer@group:g,x@pool:p",),
     ),
+    "roles": Parser(
+        roles.parse,
+        (
+            "# x\npool p = tag:a, instance:w*\nrole r = write@pool:p, @viewer\nrole s = @r@own\n"
+            "quota a = instances 1, memory 2g, disk 1t, vcpus 3\nquota pool:p = vcpus 1\n",
+        ),
+    ),
+    "selector": Parser(selectors.parse, ("tag:a", "own", "instance:web*", "pool:x")),
     "users": Parser(users.parse, ("eve word write\n# x\nbob {HA1}" + "0" * 32 + " read,write\n",)),
     "vg sizes": Parser(detection.parse_groups, ("  xenvg 10.0\n",)),
     "vgs": Parser(lvm.parse_vgs, ("  xenvg|5.0|wz--n-|10.0\n",)),

@@ -67,9 +67,9 @@ def _name_filter(name: str, field: str, numeric: bool) -> list[Any]:
     if numeric:
         return ["==", field, job_id(name)]
     if _GLOB_CHARACTERS & set(name):
-        from ganeti.query import filter as query_filter
+        from ganeti.utils.text import glob_to_regex
 
-        return ["=~", field, query_filter.glob_to_regex(name)]
+        return ["=~", field, glob_to_regex(name)]
     return ["==", field, name]
 
 

@@ -106,6 +106,7 @@ class Paths:
     lvm_state_file = _Under("data_dir", "lvm_state")
     rapi_data_dir = _Under("data_dir", "rapi")
     rapi_users_file = _Under("rapi_data_dir", "users")
+    rapi_roles_file = _Under("rapi_data_dir", "roles")
 
     # Credentials.
     noded_cert_file = _Under("data_dir", "server.pem")

@@ -25,7 +25,6 @@ is parsed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,7 @@ from ganeti.query.view import prefixes
 from ganeti.utils import linear_re, suggest
 from ganeti.utils.digits import is_number
 from ganeti.utils.effort import Effort
-from ganeti.utils.text import brief
+from ganeti.utils.text import brief, glob_to_regex
 
 if TYPE_CHECKING:
     import pyparsing
@@ -483,26 +482,6 @@ def names_filter(names: Iterable[str | int], name_field: str) -> list[Any] | Non
     """Return the filter for objects with these names; None for no names, which selects all."""
     parts = [[OP_EQUAL, name_field, name] for name in names]
     return [OP_OR, *parts] if parts else None
-
-
-# -- globs ---------------------------------------------------------------------------------------
-
-
-def glob_to_regex(pattern: str) -> str:
-    """Return the regular expression for a shell pattern on host names.
-
-    A star matches any text within one component, and further components may follow:
-    ``node1*.example.com`` -> ``^node1[^.]*\\.example\\.com(\\..*)?$``.
-    """
-    out = []
-    for char in pattern:
-        if char == "*":
-            out.append("[^.]*")
-        elif char == "?":
-            out.append("[^.]")
-        else:
-            out.append(re.escape(char))
-    return f"^{''.join(out)}(\\..*)?$"
 
 
 # -- the text form -------------------------------------------------------------------------------

@@ -202,7 +202,8 @@ class RestApplication:
         if user is None:
             if needed or self._require_authentication:
                 raise self._identities.challenge(incoming.head)
-        elif not user.may(needed, resource.handler, method):
+        elif user.rights.area(user.name, needed, resource.handler, method) is not None:
+            # A right for some instances is not enough for an operation on the whole cluster.
             raise Refused(403)
         return user
 

@@ -29,10 +29,11 @@ from ganeti import errors
 from ganeti.http.event_server import Incoming
 from ganeti.http.messages import Refused
 from ganeti.rapi import challenge, passwords
+from ganeti.rapi import roles as roles_file
 from ganeti.rapi.guesses import Guesses, Place, Turns
 from ganeti.rapi.pace import TooMany
 from ganeti.rapi.passwords import Password
-from ganeti.rapi.rights import ROLES, Rights
+from ganeti.rapi.rights import ROLES, Rights, Roles
 from ganeti.rapi.rights import parse as parse_rights
 from ganeti.utils import fs
 
@@ -77,10 +78,13 @@ class Account(NamedTuple):
     rights: Rights
 
 
-def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, Account], list[str]]:
+def parse(
+    text: str, handlers: Collection[str] = (), roles: Roles = ROLES
+) -> tuple[dict[str, Account], list[str]]:
     """Read the users file.
 
     :param handlers: names of resources; other names are reported.
+    :param roles: the roles which a line may name, as in :func:`ganeti.rapi.rights.parse`.
     :returns: the users by name, and the problems of the file.
     """
     users: dict[str, Account] = {}
@@ -100,16 +104,55 @@ def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, Account]
         except errors.ParseError as err:
             problems.append(f"line {number}: {err}")
             continue
-        rights, wrong = parse_rights(words[2] if len(words) == 3 else "", ROLES, handlers)
+        rights, wrong = parse_rights(words[2] if len(words) == 3 else "", roles, handlers)
         problems += [f"line {number}: {problem}" for problem in wrong]
         users[words[0]] = Account(words[0], password, rights)
     return users, problems
+
+
+class _File:
+    """A file which is read again when it has changed.
+
+    :param what: what it defines, for the log.
+    """
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path = path
+        self._what = what
+        self._stamp: tuple[int, int, int] | None = None
+        self._read = False
+
+    def changed_text(self) -> str | None:
+        """Return the text of the file, empty if there is none; None if it has not changed.
+
+        When it cannot be read, this is logged, and it counts as not changed.
+        """
+        try:
+            found = os.stat(self.path)
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except FileNotFoundError:
+            stamp = None
+        except OSError as err:
+            _log.error("the %s are not changed: %s", self._what, err)
+            return None
+        if self._read and stamp == self._stamp:
+            return None
+        try:
+            text = fs.read_file(self.path) if stamp else ""
+        except (OSError, UnicodeDecodeError) as err:
+            _log.error("the %s are not changed: cannot read %s: %s", self._what, self.path, err)
+            return None
+        self._stamp = stamp
+        self._read = True
+        return text
 
 
 class Users:
     """The users of the present users file.
 
     :param path: without the file there are no users.
+    :param roles_path: the roles file; without it there are only the roles which always exist.
+    :ivar rules: what the roles file says.
     """
 
     def __init__(
@@ -117,17 +160,19 @@ class Users:
         path: str,
         handlers: Collection[str] = (),
         *,
+        roles_path: str = "",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._path = path
+        self._file = _File(path, "users")
+        self._text = ""
+        self._roles_file = _File(roles_path, "roles")
+        self.rules = roles_file.Rules()
         self._handlers = handlers
         self._clock = clock
         self._accounts: dict[str, Account] = {}
         # The different costs of the passwords in the file.
         self._costs: list[passwords.Cost] = []
-        self._stamp: tuple[int, int, int] | None = None
-        self._read = False
         self._sleep = sleep
         self._guesses = Guesses(clock)
         # Checks which have not ended; equal requests of a client wait for the same one.
@@ -142,31 +187,31 @@ class Users:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again when it has changed."""
-        try:
-            found = os.stat(self._path)
-            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
-        except FileNotFoundError:
-            stamp = None
-        except OSError as err:
-            _log.error("the users are not changed: %s", err)
+        """Read the files again when they have changed."""
+        rules = self._roles_file.changed_text() if self._roles_file.path else None
+        if rules is not None:
+            self.rules, problems = roles_file.parse(rules, self._handlers)
+            self._report(self._roles_file, problems)
+        text = self._file.changed_text()
+        if text is not None:
+            self._text = text
+        elif rules is None:
             return
-        if self._read and stamp == self._stamp:
-            return
-        try:
-            text = fs.read_file(self._path) if stamp else ""
-        except (OSError, UnicodeDecodeError) as err:
-            _log.error("the users are not changed: cannot read %s: %s", self._path, err)
-            return
-        self._stamp = stamp
-        self._read = True
-        self._accounts, problems = parse(text, self._handlers)
+        self._accounts, problems = parse(self._text, self._handlers, self.rules.roles)
         costs = (user.password.cost for user in self._accounts.values())
         self._costs = sorted({cost for cost in costs if cost is not None})
         self._known.clear()
-        for problem in problems:
-            _log.warning("%s: %s", self._path, problem)
+        self._report(self._file, problems)
         _log.info("%d users may use the interface", len(self._accounts))
+
+    @staticmethod
+    def _report(file: _File, problems: list[str]) -> None:
+        for problem in problems:
+            _log.warning("%s: %s", file.path, problem)
+
+    def rights(self, words: str) -> tuple[Rights, list[str]]:
+        """Read words for rights with the present roles, as :func:`ganeti.rapi.rights.parse`."""
+        return parse_rights(words, self.rules.roles, self._handlers)
 
     def refresh_if_due(self) -> None:
         """Check the file from time to time; rarely when :meth:`refresh` is called on changes."""

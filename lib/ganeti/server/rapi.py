@@ -145,7 +145,7 @@ def run(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) 
 async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(event_loop.log_unawaited)
-    users = Users(paths.current().rapi_users_file, {resource.handler for resource in RESOURCES})
+    users = _users()
     master = Master()
     hub = Hub(master)
     application = RestApplication(
@@ -199,6 +199,12 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         await hub.close()
         await server.stop(_STOP_S)
         master.close()
+
+
+def _users() -> Users:
+    here = paths.current()
+    handlers = {resource.handler for resource in RESOURCES}
+    return Users(here.rapi_users_file, handlers, roles_path=here.rapi_roles_file)
 
 
 def _default_port() -> int:

@@ -23,6 +23,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.platform import paths, users
+from ganeti.rapi import rights, roles
 from ganeti.rapi import users as rapi_users
 from ganeti.rapi.passwords import hashed
 from ganeti.rapi.resources import RESOURCES
@@ -58,8 +59,9 @@ def make_parser() -> argparse.ArgumentParser:
         "-r",
         "--rights",
         metavar="RIGHT,...",
-        help="rights of the user: write, read, @admin, @operator, @readonly, or names of"
-        " resources (default: the user keeps the present rights)",
+        help="rights of the user: write, read, view, console, @operator, roles of the roles file,"
+        " or names of resources, each also for some instances, such as write@tag:web (default: the"
+        " user keeps the present rights)",
     )
     add(
         "--stdin",
@@ -96,7 +98,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         print(f"user '{options.user}' was removed{_elsewhere(options.file)}")
         return 0
     if options.rights is not None:
-        check_rights(options.rights)
+        check_rights(options.rights, present_roles(path))
     password = hashed(_ask(options.user, stdin=options.stdin))
     _change(path, lambda text: put(text, options.user, password, options.rights))
     print(f"user '{options.user}' has a new password{_elsewhere(options.file)}")
@@ -118,17 +120,32 @@ def _elsewhere(given: str | None) -> str:
     return hint if nodes[1:] else ""
 
 
-def check_rights(rights: str) -> None:
+def present_roles(users_path: str) -> rights.Roles:
+    """Return the roles of the roles file beside a users file."""
+    return roles.parse(_read(roles_path(users_path)), _handlers())[0].roles
+
+
+def roles_path(users_path: str) -> str:
+    """Return the path of the roles file beside a users file."""
+    name = os.path.basename(paths.current().rapi_roles_file)
+    return os.path.join(os.path.dirname(users_path), name)
+
+
+def _handlers() -> set[str]:
+    return {resource.handler for resource in RESOURCES}
+
+
+def check_rights(words: str, known: rights.Roles = rights.ROLES) -> None:
     """Check a list of rights.
 
+    :param known: the roles which it may name.
     :raises ParameterError: an item is not a right; the message has the item.
     """
-    handlers = {resource.handler for resource in RESOURCES}
-    _users, problems = rapi_users.parse(f"user password {rights}", handlers)
+    _users, problems = rapi_users.parse(f"user password {words}", _handlers(), known)
     if problems:
         raise errors.ParameterError(
             problems[0].partition(": ")[2]
-            or f"'{rights}' is not a list of rights. Separate the rights by commas, without blanks."
+            or f"'{words}' is not a list of rights. Separate the rights by commas, without blanks."
         )
 
 
@@ -167,10 +184,9 @@ def remove(text: str, user: str) -> str:
 
 
 def _list(path: str) -> int:
-    handlers = {resource.handler for resource in RESOURCES}
-    found, problems = rapi_users.parse(_read(path), handlers)
+    found, problems = rapi_users.parse(_read(path), _handlers(), present_roles(path))
     for user in found.values():
-        print(f"{user.name} {user.password.form} {','.join(sorted(user.rights.words)) or '-'}")
+        print(f"{user.name} {user.password.form} {user.rights}")
     for problem in problems:
         print(f"{path}: {problem}", file=sys.stderr)
     return 1 if problems else 0

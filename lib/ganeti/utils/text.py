@@ -177,3 +177,20 @@ def brief(value: object, limit: int = 80) -> str:
     else:
         shown = repr(value)
     return shown if len(shown) <= limit else shown[:limit] + "..."
+
+
+def glob_to_regex(pattern: str) -> str:
+    """Return the regular expression for a shell pattern on host names.
+
+    A star matches any text within one component, and further components may follow:
+    ``node1*.example.com`` -> ``^node1[^.]*\\.example\\.com(\\..*)?$``.
+    """
+    out = []
+    for char in pattern:
+        if char == "*":
+            out.append("[^.]*")
+        elif char == "?":
+            out.append("[^.]")
+        else:
+            out.append(re.escape(char))
+    return f"^{''.join(out)}(\\..*)?$"

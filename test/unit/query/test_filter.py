@@ -21,6 +21,7 @@ from ganeti.query.field import (
     Field,
     Resource,
 )
+from ganeti.utils import text
 
 
 def field(name, kind="text", compare=PLAIN, live=""):
@@ -150,7 +151,7 @@ def test_too_deep_a_text():
     ],
 )
 def test_globs(pattern, regex):
-    assert query_filter.glob_to_regex(pattern) == regex
+    assert text.glob_to_regex(pattern) == regex
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,14 @@ from ganeti.rapi.guesses import (
     Place,
     Turns,
 )
+from ganeti.rapi.resources import RESOURCES
+from ganeti.rapi.rights import Rights
 from ganeti.rapi.users import Users
 from ganeti.utils import fs
 
 # A thousandth of the usual cost; one test pays the whole of it.
 _CHEAP = (1 << 5, 8, 3)
+HANDLERS = {resource.handler for resource in RESOURCES}
 HA1 = hashlib.md5(b"jill:Ganeti Remote API:pw").hexdigest()
 
 
@@ -583,3 +586,30 @@ def test_a_byte_order_mark_locks_nobody_out(tmp_path: Path) -> None:
     path = tmp_path / "users"
     path.write_text(text, encoding="utf-8")
     assert fs.read_edited_file(str(path)) == text[1:]
+
+
+def test_roles_come_from_a_file(tmp_path: Path) -> None:
+    file, roles = tmp_path / "users", tmp_path / "roles"
+    file.write_text("jack pw @tenant\njill pw @operator\n")
+    found = Users(str(file), HANDLERS, roles_path=str(roles))
+    start = (frozenset({"write"}), "instances_name_startup", "PUT")
+
+    def rights(name: str) -> Rights:
+        return found._accounts[name].rights
+
+    # Without the file there is no such role, and it stands for no instance at all.
+    assert rights("jack").limited and not rights("jack").may(*start)
+    assert rights("jill").may(*start)
+    roles.write_text("role tenant = write@own\nrule\n")
+    found.refresh()
+    assert str(rights("jack")) == "write@own" and rights("jack").may(*start)
+    assert found.rules.lines == {"role tenant": 1}
+    assert str(found.rights("@tenant,read")[0]) == "read,write@own"
+    # A file that cannot be read changes nothing.
+    roles.unlink()
+    roles.mkdir()
+    found.refresh()
+    assert rights("jack").may(*start)
+    roles.rmdir()
+    found.refresh()
+    assert not rights("jack").may(*start)

@@ -34,6 +34,7 @@ PUBLISHED = {
     "DATA/queue/archive": (0o750, "masterd", "daemons"),
     "DATA/rapi": (0o750, "rapi", "masterd"),
     "DATA/rapi/users": (0o640, "rapi", "masterd"),
+    "DATA/rapi/roles": (0o640, "rapi", "masterd"),
     "RUN": (0o775, "masterd", "daemons"),
     "RUN/socket": (0o770, "masterd", "daemons"),
     "RUN/socket/ganeti-master": (0o660, "masterd", "daemons"),

@@ -129,3 +129,17 @@ def test_what_is_left_to_do(
             monkeypatch.setattr("sys.stdin", io.StringIO("pw\n"))
             assert rapi_passwd.main(["jack", "--stdin"]) == 0
             assert ("gnt-cluster redist-conf" in capsys.readouterr().out) == wanted
+
+
+def test_rights_for_some_instances(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.parent.mkdir()
+    (file.parent / "roles").write_text("role tenant = write@own\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("pw\n"))
+    assert run(file, "jack", "--stdin", "--rights", "@tenant,operator@tag:web") == 0
+    assert run(file, "--list") == 0
+    assert "write@own" in capsys.readouterr().out.splitlines()[-1]
+    for words in ("@tenants", "write@tga:web", "writ@tag:web"):
+        assert run(file, "jack", "--stdin", "--rights", words) == 1
+        assert f"'{words}' is not a right" in capsys.readouterr().err

@@ -34,6 +34,7 @@ def allowed_paths() -> frozenset[str]:
         here.cluster_domain_secret,
         here.rapi_cert_file,
         here.rapi_users_file,
+        here.rapi_roles_file,
         here.spice_cert_file,
         here.spice_cacert_file,
         here.witness_auth_file,
