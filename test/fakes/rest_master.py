@@ -79,6 +79,16 @@ def busy_master() -> FakeMaster:
             "data": [[[0, cells.get(field, "x")] for field in fields]] if what else [],
         }
 
+    def page(what: str, fields: list[str], _filter: Any, _page: Any) -> dict[str, Any]:
+        found = query(what, fields, None)
+        return {
+            "answer": found,
+            "total": len(found["data"]),
+            "next": None,
+            "next_offset": None,
+            "state": None,
+        }
+
     def run_query(op: dict[str, Any]) -> dict[str, Any]:
         details = {"name": "node1", "run_state": None}
         return {
@@ -114,6 +124,7 @@ def busy_master() -> FakeMaster:
             "DeleteDocument": None,
             "CancelJob": [True, "x"],
             "Query": query,
+            "QueryPage": page,
             "QueryFields": {"fields": []},
             "WaitForJobChange": [["success"], []],
         }

@@ -201,6 +201,11 @@ if hasattr(cluster, "RenameNetwork"):
     job("RenameNetwork", "net2", "net1")
 job("DeleteNetwork", "net1")
 
+if hasattr(cluster, "GetPage"):
+    ask("GetPage", "instances", 'name =* "*"', sort="-name", limit=1, fields=["name", "status"])
+    ask("QueryPage", "node", ["name"], sort="name", limit=1)
+    called.add("GetAll")
+    say("GetAll", "ok", list(cluster.GetAll("instances", page_size=1)))
 ask("Query", "instance", ["name", "status"])
 ask("Query", "instance", ["name"], ["=", "name", ONE])
 ask("QueryFields", "node", ["name"])

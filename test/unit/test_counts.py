@@ -39,9 +39,9 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 284),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        542,
+        545,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 112),
+    "ganeti-rapi": ("import ganeti.server.rapi", 113),
     "ganeti-confd": ("import ganeti.server.confd", 118),
     "ganeti-mond": ("import ganeti.server.mond", 86),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 61),

@@ -400,9 +400,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "query": (
-        ("field", "view"),
+        ("field", "order", "view"),
         ("filter", "resources"),
         ("engine", "job_rules"),
+        ("page",),
     ),
     "query/resources": (
         ("cluster", "filter_rule", "ndparams", "network", "rows"),
@@ -422,7 +423,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("application",),
     ),
     "rapi/resources": (
-        ("common", "query", "service"),
+        ("lists", "service"),
+        ("common", "query"),
         ("cluster", "documents", "groups", "instances", "jobs", "networks", "nodes"),
         ("instance_disks", "instance_moves"),
     ),

@@ -20,7 +20,6 @@ argument cannot be a name, the argument is a filter expression.
 
 from __future__ import annotations
 
-import functools
 import gc
 import os
 import sys
@@ -378,29 +377,24 @@ def query(
     if unknown:
         known = [field["name"] for field in client.query_fields(resource)["fields"]]
         raise cannot_sort_by(unknown[0], known)
-    rows = list(response["data"])
-    for name, reverse in reversed(order):
-        column = names.index(name)
-        # Rows without a value are the last ones in both orders.
-        present = [row for row in rows if row[column][0] == const.RS_NORMAL]
-        present.sort(key=functools.partial(_cell_key, column), reverse=reverse)
-        rows = present + [row for row in rows if row[column][0] != const.RS_NORMAL]
+    from ganeti.query import order as query_order  # a program needs it only for --sort-by
+
+    columns = {name: names.index(name) for name, _ in order}
+
+    def value_of(row: Sequence[Any], name: str) -> Any:
+        status, value = row[columns[name]]
+        return value if status == const.RS_NORMAL else query_order.MISSING
+
     shown = len(fields)
+    rows = query_order.ordered(response["data"], order, value_of)
     return {"fields": response["fields"][:shown], "data": [row[:shown] for row in rows]}
-
-
-def _cell_key(column: int, row: Sequence[Any]) -> tuple[Any, ...]:
-    return sort_key(row[column][1])
 
 
 def cannot_sort_by(field: str, known: Sequence[str]) -> errors.OpPrereqError:
     """Make the error about a field of ``--sort-by`` which does not exist, with a similar name."""
-    from ganeti.utils import suggest
+    from ganeti.query import order as query_order
 
-    return errors.OpPrereqError(
-        f"cannot sort by '{field}': there is no such field.{suggest.did_you_mean(field, known)}",
-        errors.ECODE_INVAL,
-    )
+    return errors.OpPrereqError(query_order.cannot_sort_by(field, known), errors.ECODE_INVAL)
 
 
 def sort_order(text: str | None) -> list[tuple[str, bool]]:
@@ -412,27 +406,12 @@ def sort_order(text: str | None) -> list[tuple[str, bool]]:
     """
     if text is None:
         return []
-    found = [(word.lstrip("-"), word.startswith("-")) for word in text.split(",")]
-    names = [name for name, _ in found]
-    if not all(names) or len(set(names)) != len(names):
-        raise errors.OpPrereqError(
-            f"--sort-by needs different fields, separated by commas, not '{text}'",
-            errors.ECODE_INVAL,
-        )
-    return found
+    from ganeti.query import order as query_order
 
-
-def sort_key(value: Any) -> tuple[Any, ...]:
-    """Return a key for values of any type: numbers by size, ``node2`` before ``node10``."""
-    if value is None:
-        return (0,)
-    if isinstance(value, (bool, int, float)):
-        return (1, value)
-    if isinstance(value, (list, tuple)):
-        return (3, [sort_key(item) for item in value])
-    from ganeti.utils import text
-
-    return (2, text.natural_key(str(value)))
+    try:
+        return query_order.parse_order(text, "--sort-by")
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
 
 def require_watch(values: Values) -> None:

@@ -60,14 +60,18 @@ def run(
     asked = [*fields, *(name for name, _ in order if name not in fields)]
 
     def rows() -> Rows:
-        found = list(fetch(asked))
-        for name, reverse in reversed(order):
-            column = asked.index(name)
-            # Rows without a value are the last ones in both orders.
-            present = [row for row in found if row[column] is not None]
-            present.sort(key=lambda row: listing.sort_key(row[column]), reverse=reverse)
-            found = present + [row for row in found if row[column] is None]
-        return [row[: len(fields)] for row in found]
+        found = fetch(asked)
+        if not order:
+            return found
+        from ganeti.query import order as query_order  # a program needs it only for --sort-by
+
+        columns = {name: asked.index(name) for name, _ in order}
+
+        def value_of(row: Sequence[Any], name: str) -> Any:
+            value = row[columns[name]]
+            return query_order.MISSING if value is None else value
+
+        return [row[: len(fields)] for row in query_order.ordered(found, order, value_of)]
 
     if values.watch:
         return listing.watch(lambda: lines(fields, rows()), values, interval_s)

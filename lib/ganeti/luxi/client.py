@@ -208,6 +208,17 @@ class Client:
         """
         return dict(self.call("Query", what, list(fields), qfilter))
 
+    def query_page(
+        self, what: str, fields: Sequence[str], qfilter: Any, page: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Query a part of the objects of one kind, in an order.
+
+        :param qfilter: a filter in list form or as text; None selects everything.
+        :param page: which part, as :func:`ganeti.query.page.parse_request` reads it.
+        :returns: as of :class:`ganeti.query.page.PageAnswer`.
+        """
+        return dict(self.call("QueryPage", what, list(fields), qfilter, page))
+
     def query_fields(self, what: str, fields: Sequence[str] | None = None) -> dict[str, Any]:
         """Return ``{"fields": [definition, ...]}`` of these fields, or of all."""
         return dict(self.call("QueryFields", what, list(fields) if fields else None))

@@ -229,6 +229,20 @@ QUERY = Method(
     (Arg("what", ht.Str), Arg("fields", _FIELDS), Arg("qfilter", ht.Any)),
     slow=True,
 )
+QUERY_PAGE = Method(
+    "QueryPage",
+    "Returns a part of the objects of one kind in an order, and the number of all of them. The"
+    " filter is a list, as for ``Query``, or a text; ``page`` may have the members ``order``,"
+    " ``limit``, ``after``, ``offset``, ``known`` and ``within``",
+    (
+        Arg("what", ht.Str),
+        Arg("fields", _FIELDS),
+        Arg("qfilter", ht.Any),
+        Arg("page", ht.Dict),
+    ),
+    slow=True,
+    published=False,
+)
 RUN_QUERY = Method(
     "RunQuery",
     "Carries out an opcode that only reads and needs no locks, without a job, and returns its"

@@ -27,7 +27,7 @@ from ganeti.luxi.methods import Method, Right
 from ganeti.master import documents, history, metrics
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
-from ganeti.master.queries import cluster, guests, service, without_job
+from ganeti.master.queries import cluster, guests, pages, service, without_job
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.query import engine, job_rules
@@ -262,6 +262,19 @@ class LuxiService:
     @_serves(methods.QUERY)
     def _query(self, request: LuxiRequest, what: str, fields: list[str], qfilter: Any) -> None:
         request.answer(service.query(self._context, what, fields, qfilter, _effort(request)))
+
+    @_serves(methods.QUERY_PAGE)
+    def _query_page(
+        self,
+        request: LuxiRequest,
+        what: str,
+        fields: list[str],
+        qfilter: Any,
+        page: dict[str, Any],
+    ) -> None:
+        request.answer(
+            pages.query_page(self._context, what, fields, qfilter, page, _effort(request))
+        )
 
     @_serves(methods.RUN_QUERY)
     def _run_query(self, request: LuxiRequest, op: dict[str, Any]) -> None:

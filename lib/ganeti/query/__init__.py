@@ -12,5 +12,7 @@ documentation.
 ``job_rules`` filter rules of the job queue: their syntax, and which jobs match them
 ``resources`` the fields, a file per kind of object
 ``engine``    answers a query
+``order``     the order of lists, by fields in both directions
+``page``      answers a query for a part of a list
 ============= ======================================================================
 """

@@ -73,8 +73,30 @@ def run(
     :raises errors.NoMasterError: the client has gone, or the daemon stops.
     """
     effort = effort or Effort()
-    items, columns = select(resource, view, names, qfilter, source, effort)
-    check_cells(len(items), len(columns))
+    items, _columns = select(resource, view, names, qfilter, source, effort)
+    return answer(resource, view, names, items, source, effort)
+
+
+def answer(
+    resource: Resource,
+    view: Any,
+    names: Sequence[str],
+    items: Sequence[Any],
+    source: Source,
+    effort: Effort,
+) -> QueryAnswer:
+    """Make the rows of objects; collect the live data which the view does not have yet.
+
+    :raises errors.ParameterError: there are too many values.
+    :raises errors.NoMasterError: the client has gone, or the daemon stops.
+    """
+    check_cells(len(items), len(names))
+    needs = live_needs(resource, names)
+    if needs and items:
+        missing = needs.difference(view.live)
+        if missing:
+            source.collect(view, missing, list(items))
+    columns = [resource.field(name) for name in names]
     getters = [column.get if column is not None else _unknown for column in columns]
     data = []
     # The values have a limit of their own.
@@ -108,11 +130,15 @@ def select(
     qfilter: Any,
     source: Source,
     effort: Effort,
+    *,
+    in_order: bool = True,
 ) -> tuple[list[Any], list[Field | None]]:
     """Return the objects which match the filter; collect the live data for ``names``.
 
     Objects which the filter names are in the order in which it names them, all others in natural
     order.
+
+    :param in_order: False where the caller sorts the objects.
 
     :raises errors.ParameterError: as for :func:`run`.
     """
@@ -121,9 +147,10 @@ def select(
     items = _candidates(resource, view, qfilter)
     if compiled is not None:
         items = _matching(items, compiled, lambda item: compiled.may_match(view, item), effort)
-    if resource.table:
-        items = by_name(items)
-    items = _in_requested_order(resource, view, items, qfilter)
+    if in_order:
+        if resource.table:
+            items = by_name(items)
+        items = _in_requested_order(resource, view, items, qfilter)
     filter_fields = compiled.field_names if compiled is not None else frozenset()
     needs = live_needs(resource, [*names, *filter_fields])
     if needs and items:

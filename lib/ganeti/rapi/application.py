@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
@@ -173,6 +173,7 @@ class RestApplication:
             accept, "" if isinstance(operation, Job) else operation.produces
         )
         query = checks.published_names(messages.parse_query(head.query), self._state.arguments)
+        self._check_arguments(resource, operation, query, user, head)
         if head.length and origin.media_type(head) != JSON:
             raise Refused(415, f"the body must be {JSON}")
 
@@ -206,6 +207,26 @@ class RestApplication:
             # A right for some instances is not enough for an operation on the whole cluster.
             raise Refused(403)
         return user
+
+    def _check_arguments(
+        self,
+        resource: Resource,
+        operation: Operation,
+        given: Collection[str],
+        user: User | None,
+        head: messages.Head,
+    ) -> None:
+        """Refuse arguments for which the user lacks the right.
+
+        :raises Refused: 401 without a user, else 403.
+        """
+        method = GET if head.method == "HEAD" else head.method
+        for one in operation.query:
+            if one.access and one.name in given:
+                if user is None:
+                    raise self._identities.challenge(head)
+                if not user.may(one.access, resource.handler, method):
+                    raise Refused(403, f"query argument '{one.name}' needs the right to read")
 
     async def _answer(
         self,
@@ -273,7 +294,7 @@ class RestApplication:
     async def _represent(
         self, operation: Operation, call: Call, value: Any, media_type: str
     ) -> Response:
-        headers = [("Content-Type", media_type), *represent.SAFETY]
+        headers = [("Content-Type", media_type), *represent.SAFETY, *call.answer_headers]
         if call.handler in _ENTRANCES.values():
             headers.append(_LINKS)
         if isinstance(value, AsyncIterator):
@@ -281,7 +302,7 @@ class RestApplication:
         if isinstance(value, bytes):
             body = value
         else:
-            body = await represent.render(value, media_type)
+            body = b"" if call.unchanged else await represent.render(value, media_type)
         if not isinstance(operation, Read):
             return Response(200, body, [*headers, represent.NO_STORE])
         etag = call.etag or represent.content_etag(body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ganeti.rapi.events import Hub
@@ -40,6 +40,8 @@ class Call:
     :ivar user: name of the user; empty for a request without one.
     :ivar why: the reason which the client gives; empty for none.
     :ivar etag: the operation sets it to the tag of the state of the object.
+    :ivar unchanged: the operation sets it when the client has this state, and returns nothing.
+    :ivar answer_headers: the operation adds further headers of the answer.
     """
 
     master: Master
@@ -53,6 +55,8 @@ class Call:
     user: str
     why: str
     etag: str = ""
+    unchanged: bool = False
+    answer_headers: list[tuple[str, str]] = field(default_factory=list)
 
     def user_reason(self) -> list[list[Any]]:
         """Return the reason of the user, as a reason trail."""

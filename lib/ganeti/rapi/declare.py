@@ -46,6 +46,8 @@ class Query(NamedTuple):
 
     :ivar kind: FLAG is 0 or 1, WORDS a list separated by commas, MANY may be repeated, NUMBER is an
         integer, VALUES a JSON list.
+    :ivar access: the rights of which a user needs one to give the argument; none for those of the
+        operation.
     :ivar param: the parameter of the opcode which it becomes; empty when the operation reads it.
     """
 
@@ -56,6 +58,7 @@ class Query(NamedTuple):
     param: str = ""
     required: bool = False
     choices: tuple[str, ...] = ()
+    access: frozenset[str] = ANYBODY
 
 
 class Field(NamedTuple):
@@ -162,6 +165,8 @@ class Read(NamedTuple):
 
     :ivar produces: media type, when it is not JSON (or YAML).
     :ivar waits: the request only waits, and does not count as a request to the master.
+    :ivar headers: name -> description of each header which the answer may have, besides those of
+        every answer.
     """
 
     run: Run
@@ -172,6 +177,7 @@ class Read(NamedTuple):
     access: frozenset[str] = ANYBODY
     produces: str = ""
     waits: bool = False
+    headers: Mapping[str, str] = {}
 
 
 class DirectChange(NamedTuple):

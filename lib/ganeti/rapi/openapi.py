@@ -12,7 +12,17 @@ from ganeti.constants import query as query_const
 from ganeti.http.messages import JSON
 from ganeti.platform import hosts
 from ganeti.rapi import declare, operation_names, represent, schema
-from ganeti.rapi.declare import GET, READ, DirectChange, Field, Job, Operation, Query, Resource
+from ganeti.rapi.declare import (
+    GET,
+    READ,
+    DirectChange,
+    Field,
+    Job,
+    Operation,
+    Query,
+    Read,
+    Resource,
+)  # fmt: skip
 from ganeti.rapi.resources import RESOURCES
 
 _ABOUT: Final = (
@@ -163,6 +173,11 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
         "200": {"description": operation.result.doc, "content": content},
         **{code: {"$ref": f"#/components/responses/E{code}"} for code in sorted(codes)},
     }
+    if isinstance(operation, Read) and operation.headers:
+        found["responses"]["200"]["headers"] = {
+            name: {"description": text, "schema": {"type": "string"}}
+            for name, text in operation.headers.items()
+        }
     if method == GET and not isinstance(operation, Job) and not produces:
         found["responses"]["304"] = {"description": "not changed (If-None-Match)"}
     if isinstance(operation, Job):

@@ -40,6 +40,7 @@ SAMPLES: dict[str, Any] = {
     "nodes": ["node3"],
     "op": {"OP_ID": "OP_INSTANCE_SNAPSHOT_LIST"},
     "ops": [{"OP_ID": "OP_TEST_DELAY"}],
+    "page": {"limit": 21},
     "place": ["epoch", 1],
     "point": 15,
     "position": "after",

@@ -26,6 +26,7 @@ from ganeti.rapi.resources import RESOURCES, cluster, nodes
 
 NO_REQUEST = {
     "InstanceAllocation": "makes an argument of InstancesMultiAlloc",
+    "GetAll": "asks for one page after the other with GetPage",
     "WaitForJobCompletion": "asks again and again with GetJobStatus",
 }
 NO_FUNCTION = {
@@ -113,7 +114,13 @@ MISSING: dict[str, str] = {
     ),
     "MigrateNode": "allow_runtime_changes ignore_ipolicy live node_uuid target_node_uuid",
     "PowercycleNode": "dry-run node_uuid",
-    "Query": "filter",
+    **dict.fromkeys(
+        ("GetGroups", "GetInstances", "GetJobs", "GetNetworks", "GetNodes"),
+        "after fields filter limit offset sort",  # of GetPage
+    ),
+    "GetPage": "bulk",
+    "Query": "after filter limit offset sort",  # of QueryPage
+    "QueryPage": "filter",
     "RecreateInstanceDisks": "dry-run instance_uuid node_uuids",
     "ReinstallInstance": "dry-run nostartup",
     "RenameInstance": "dry-run instance_uuid",
@@ -154,13 +161,18 @@ class Answer(dict[str, Any]):
     def __int__(self) -> int:
         return 1
 
+    def __missing__(self, name: str) -> list[Any]:
+        return []
+
 
 class Recorder(client.GanetiRapiClient):
     """A client which keeps the last request instead of sending it."""
 
     last: Request
 
-    def _SendRequest(self, method: str, path: str, query: Any, content: Any) -> Any:
+    def _SendRequest(
+        self, method: str, path: str, query: Any, content: Any, headers: Any = None
+    ) -> Any:
         self.last = Request(method, path, query, content)
         if path.endswith("/features"):
             return [
@@ -182,6 +194,8 @@ FUNCTIONS = _functions()
 
 
 def _value(parameter: inspect.Parameter) -> Any:
+    if parameter.name == "kind":
+        return "instances"
     value = next(value for kind, value in VALUES if kind in str(parameter.annotation))
     return not parameter.default if value is True and parameter.default is not None else value
 

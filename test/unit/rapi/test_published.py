@@ -40,6 +40,12 @@ OWN_RESOURCES = {
 # Query arguments which only our version has: most programs cannot send a body with GET.
 OWN_QUERY = {
     (f"{_INSTANCE}/info", "GET"): {"job"},
+    **dict.fromkeys(
+        [(f"/2/{kind}", "GET") for kind in ("instances", "nodes", "groups", "networks", "jobs")],
+        {"after", "fields", "filter", "limit", "offset", "sort"},
+    ),
+    ("/2/query/{resource}", "GET"): {"after", "filter", "limit", "offset", "sort"},
+    ("/2/query/{resource}", "PUT"): {"after", "limit", "offset", "sort"},
     ("/2/jobs/{job_id}/wait", "GET"): {"fields", "previous_job_info", "previous_log_serial"},
 }
 # Members of bodies which only our version has.

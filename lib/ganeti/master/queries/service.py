@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -76,11 +76,8 @@ def query(
     :raises errors.ParameterError: the filter is malformed, or takes too much work.
     """
     resource = resources.lookup(what)
-    _check_names(fields)
     effort = effort or Effort()
-    query_filter.check_size(qfilter)
-    qfilter = _with_names(context, resource, qfilter)
-    view = _view(context, resource, fields, qfilter)
+    qfilter, view = prepare(context, resource, fields, qfilter)
     if resource.name in _NAMED:
         names = query_filter.requested_names(qfilter, resource.name_field)
         if names:
@@ -88,6 +85,21 @@ def query(
             items, _ = engine.select(resource, view, (), qfilter, LiveData(context), effort)
             _refuse_unknown(resource, view, items, names)
     return engine.run(resource, view, fields, qfilter, LiveData(context), effort)
+
+
+def prepare(
+    context: MasterContext, resource: Resource, fields: Sequence[str], qfilter: Any
+) -> tuple[Any, View]:
+    """Check a query; return its filter, with names in the place of UUIDs, and what it works on.
+
+    :param fields: those which rows need, for resources which are made of rows.
+    :raises errors.OpPrereqError: the fields are not a list of names.
+    :raises errors.ParameterError: the filter is malformed.
+    """
+    _check_names(fields)
+    query_filter.check_size(qfilter)
+    qfilter = _with_names(context, resource, qfilter)
+    return qfilter, _view(context, resource, fields, qfilter)
 
 
 def query_fields(what: str, names: Sequence[str] | None = None) -> engine.FieldsAnswer:
@@ -274,11 +286,27 @@ def architecture() -> list[str]:
 
 
 def _job_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
-    fields = sorted(wanted | {"id"})
     names = query_filter.requested_names(qfilter, "id")
     ids = None if names is None else sorted({int(name) for name in names})
-    rows = context.queue.query(ids, fields, archived="archived" in wanted)
-    return [dict(zip(fields, row, strict=True)) for row in rows if row is not None]
+    return job_rows(context, wanted, ids, archived="archived" in wanted)
+
+
+def job_rows(
+    context: MasterContext,
+    fields: Iterable[str],
+    ids: Sequence[int] | None,
+    *,
+    archived: bool = False,
+) -> list[dict[str, Any]]:
+    """Return values of fields of jobs, by the names of the fields, without unknown jobs.
+
+    :param ids: None for all jobs.
+    :param archived: with `ids` None also the archived jobs.
+    """
+    known = set(resources.lookup(query_c.JOB).fields)
+    wanted = sorted(known.intersection(fields) | {"id"})
+    rows = context.queue.query(ids, wanted, archived=archived)
+    return [dict(zip(wanted, row, strict=True)) for row in rows if row is not None]
 
 
 def _lock_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:

@@ -81,6 +81,7 @@ from .instances import Instances
 from .jobs import Jobs
 from .networks import Networks
 from .nodes import Nodes
+from .pages import Page, Pages
 from .queries import Queries
 from .tags import Tags
 from .transport import (
@@ -145,6 +146,7 @@ __all__ = [
     "NODE_ROLE_MASTER_CANDIDATE",
     "NODE_ROLE_OFFLINE",
     "NODE_ROLE_REGULAR",
+    "Page",
     "Query",
     "REPLACE_DISK_AUTO",
     "REPLACE_DISK_CHG",
@@ -165,6 +167,7 @@ class GanetiRapiClient(
     Groups,
     Tags,
     Queries,
+    Pages,
 ):
     """The REST interface of a cluster.
 

@@ -169,11 +169,13 @@ def _error_text(body: Mapping[str, Any], status: int) -> str:
 class _Received:
     """An answer; its bytes are counted, because libcurl before 8.4 only compares what is announced.
 
+    :ivar headers: name in small letters -> value.
     :ivar excess: why the transfer was ended; empty while it was not.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self.body = io.BytesIO()
+        self.headers: dict[str, str] = {}
         self.excess = ""
         self._most_bytes = most_bytes
         self._head_bytes = 0
@@ -181,6 +183,9 @@ class _Received:
     def add_header(self, line: bytes) -> int:
         """Count a line of the head; return 0, which ends the transfer, when it is too large."""
         self._head_bytes += len(line)
+        name, colon, value = line.decode("iso-8859-1").partition(":")
+        if colon:
+            self.headers[name.lower()] = value.strip()
         return self._taken(line, self._head_bytes, _MAX_HEAD_BYTES)
 
     def write(self, data: bytes) -> int:
@@ -248,10 +253,18 @@ class Transport:
             self._curl_config_fn(curl, self._logger)
         return curl
 
-    def _SendRequest(self, method: str, path: str, query: Query | None, content: Any) -> Any:
+    def _SendRequest(
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        content: Any,
+        headers: dict[str, str] | None = None,
+    ) -> Any:
         """Send a request and return the value in its answer.
 
         :param content: body, as a value; None for no body.
+        :param headers: takes the headers of the answer, by their names in small letters.
         :raises CertificateError: the certificate of the server is not trusted.
         :raises GanetiApiError: the server cannot be reached, or refused the request.
         """
@@ -284,6 +297,8 @@ class Transport:
             status = int(curl.getinfo(pycurl.RESPONSE_CODE))
         finally:
             curl.close()
+        if headers is not None:
+            headers.update(received.headers)
         text = received.body.getvalue().decode("utf-8", "replace")
         try:
             value = json.loads(text) if text else None

@@ -11,6 +11,7 @@ from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import DELETE, GET, PUT, Job, Query, Read, Resource, Result
+from ganeti.rapi.resources import lists
 
 Adjust = Callable[[dict[str, Any]], None]
 
@@ -59,7 +60,13 @@ class Table:
             f"[{{{self._id_name}, uri}}], or with bulk whole objects",
             self.fields,
         )
-        return Read(self._list, doc, result, (declare.BULK, *query))
+        return Read(
+            self._list,
+            doc,
+            result,
+            (declare.BULK, *query, *lists.ARGUMENTS),
+            headers=lists.HEADERS,
+        )
 
     def read_object(self, doc: str) -> Read:
         """Declare the operation which returns the object in the path."""
@@ -67,6 +74,15 @@ class Table:
         return Read(self.show, doc, result, (declare.LOCK,))
 
     async def _list(self, call: Call) -> list[dict[str, Any]]:
+        if lists.wanted(call):
+            return await lists.objects(
+                call,
+                self.kind,
+                self._path,
+                self.fields,
+                id_name=self._id_name,
+                adjust=self._adjust,
+            )
         if call.query["bulk"]:
             rows = await call.master.call(self._method, [], self.fields, False)
             return [self._object(row) for row in rows]

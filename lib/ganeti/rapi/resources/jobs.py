@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ganeti import ht
+from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
 from ganeti.luxi import protocol as wire
 from ganeti.rapi import declare
@@ -24,6 +25,7 @@ from ganeti.rapi.declare import (
     Resource,
     Result,
 )  # fmt: skip
+from ganeti.rapi.resources import lists
 from ganeti.rapi.resources.common import NULL, uris
 
 _BULK_FIELDS: Final = (
@@ -44,6 +46,15 @@ _PATH: Final = "/2/jobs/{job_id}"
 
 
 async def _list(call: Call) -> Any:
+    if lists.wanted(call):
+        return await lists.objects(
+            call,
+            query_const.JOB,
+            "/2/jobs",
+            _BULK_FIELDS,
+            id_name="id",
+            adjust=lambda _job: None,
+        )
     if call.query["bulk"]:
         rows = await call.master.call("QueryJobs", None, _BULK_FIELDS)
         found = [dict(zip(_BULK_FIELDS, row, strict=True)) for row in rows]
@@ -155,7 +166,8 @@ RESOURCES: Final = (
                 _list,
                 "List the jobs which are not archived.",
                 Result(ht.ListOf(ht.Dict), "[{id, uri}], or with bulk whole jobs", _BULK_FIELDS),
-                (declare.BULK,),
+                (declare.BULK, *lists.ARGUMENTS),
+                headers=lists.HEADERS,
             ),
         },
     ),

@@ -11,6 +11,7 @@ from ganeti.opcodes import types
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import GET, PUT, READERS, Field, Query, Read, Resource, Result
+from ganeti.rapi.resources import lists
 
 _ROWS: Final = Result(
     types.QueryResponse, "fields, and data: [status, value] for each, a list for each object"
@@ -30,6 +31,8 @@ def _resource(call: Call) -> str:
 
 
 async def _query(call: Call) -> Any:
+    if lists.wanted_of_query(call):
+        return await _page(call, call.query["fields"], lists.filter_of(call))
     return await call.master.call("Query", _resource(call), call.query["fields"], None)
 
 
@@ -41,12 +44,15 @@ async def _query_filtered(call: Call) -> Any:
     fields = body["fields"] or call.query["fields"]
     if not fields:
         raise Refused(400, "required parameter 'fields' is missing")
-    return await call.master.call(
-        "Query",
-        _resource(call),
-        fields,
-        body["qfilter"] if body["filter"] is None else body["filter"],
-    )
+    qfilter = body["qfilter"] if body["filter"] is None else body["filter"]
+    if lists.wanted_of_query(call):
+        return await _page(call, fields, qfilter)
+    return await call.master.call("Query", _resource(call), fields, qfilter)
+
+
+async def _page(call: Call, fields: list[str], qfilter: Any) -> Any:
+    what = _resource(call)
+    return await lists.page(call, what, f"/2/query/{what}", fields, qfilter)
 
 
 async def _fields(call: Call) -> Any:
@@ -62,14 +68,16 @@ RESOURCES: Final = (
                 _query,
                 "Query all objects of a kind.",
                 _ROWS,
-                (_FIELDS._replace(required=True),),
+                (_FIELDS._replace(required=True), lists.FILTER, *lists.PAGE),
                 access=READERS,
+                headers=lists.HEADERS,
             ),
             PUT: Read(
                 _query_filtered,
                 "Query objects of a kind, selected by a filter.",
                 _ROWS,
-                (_FIELDS,),
+                (_FIELDS, *lists.PAGE),
+                headers=lists.HEADERS,
                 fields={
                     "fields": Field(ht.Maybe(ht.ListOf(ht.Str)), "fields wanted"),
                     "qfilter": Field(ht.Maybe(ht.List), "filter, as [operator, ...]"),
