@@ -216,6 +216,16 @@ ask("GetFilter", uuid)
 ask("ReplaceFilter", uuid, 6, [], "CONTINUE")
 ask("DeleteFilter", uuid)
 
+if hasattr(cluster, "ExecuteBatch"):
+    ask(
+        "ExecuteBatch",
+        [
+            {"method": "GET", "path": "/2/instances"},
+            {"id": "a", "method": "PUT", "path": "/2/tags", "query": {"tag": ["batch"]}},
+            {"method": "DELETE", "path": "/2/tags", "query": {"tag": ["batch"]}, "after": ["a"]},
+        ],
+    )
+
 for instance in ask("GetInstances") or ():
     job("DeleteInstance", instance)
 

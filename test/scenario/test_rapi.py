@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import http.client
+import itertools
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -97,21 +99,30 @@ class Rest:
         """Submit a job and wait until it has ended."""
         status, number = self(method, path, body)
         assert status == 200 and isinstance(number, int), number
-        known: Any = None
-        while True:
-            change = self(
-                "GET", f"/2/jobs/{number}/wait", {"fields": ["status"], "previous_job_info": known}
-            )[1]
-            if change is not None:
-                known = change["job_info"]
-                if known[0] in ("success", "error", "canceled"):
-                    return dict(self.get(f"/2/jobs/{number}"))
+        return self.end_of(number)
 
     def job(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """As :meth:`submit`; the job must succeed."""
         job = self.submit(method, path, body)
         assert job["status"] == "success", job["opresult"]
         return job
+
+    def batch(self, *operations: dict[str, Any], check: str = "all") -> list[dict[str, Any]]:
+        """Send a batch, and return the answer to each operation."""
+        status, found = self("POST", "/2/batch", {"operations": operations, "check": check})
+        assert status == 200, found
+        return list(found)
+
+    def end_of(self, number: int) -> dict[str, Any]:
+        """Wait until a job has ended, and return it."""
+        known: Any = None
+        while True:
+            wanted = {"fields": ["status"], "previous_job_info": known}
+            change = self("GET", f"/2/jobs/{number}/wait", wanted)[1]
+            if change is not None:
+                known = change["job_info"]
+                if known[0] in ("success", "error", "canceled"):
+                    return dict(self.get(f"/2/jobs/{number}"))
 
     def fails(self, method: str, path: str, body: Any = None) -> None:
         """A job which this cluster cannot do."""
@@ -301,6 +312,9 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert rest.get("/2/filters") == [{"uuid": uuid, "uri": rule}]
     assert rest("DELETE", rule) == (200, None)
     assert rest("GET", rule)[0] == 404
+
+    found = rest.batch({"method": "GET", "path": "/2/info"})
+    assert found[0]["body"]["master"] == NODE1
 
     assert rest.get("/2/jobs")[0]["id"] == 1
     assert rest.get("/2/jobs?bulk=1")[0]["id"] == 1
@@ -663,6 +677,61 @@ def test_hostile_clients(cluster: Cluster, rest: Rest) -> None:
         one.close()
     assert cluster.pid(NODE1, "ganeti-rapi") == pid
     assert "Traceback" not in cluster.path(NODE1, "var/log/ganeti/rapi-daemon.log").read_text()
+
+
+def test_a_batch(cluster: Cluster, rest: Rest) -> None:
+    """An instance is made, tagged, started and removed in one request, in this order."""
+    web = f"/2/instances/{WEB}"
+    made = {"id": "create", "method": "POST", "path": "/2/instances", "body": CREATE}
+    tag = {"id": "tag", "method": "PUT", "path": f"{web}/tags", "query": {"tag": ["a", "b"]}}
+    wrong = {"id": "wrong", "method": "PUT", "path": f"{web}/startup", "query": {"froce": 1}}
+    before = len(rest.get("/2/jobs"))
+    status, body = rest("POST", "/2/batch", {"operations": [made, tag, wrong]})
+    assert status == 400 and "operation 'wrong'" in body["explain"], body
+    assert len(rest.get("/2/jobs")) == before
+
+    found = rest.batch(
+        {"id": "nodes", "method": "GET", "path": "/2/nodes"},
+        made,
+        {**tag, "after": ["create"]},
+        {"id": "start", "method": "PUT", "path": f"{web}/startup", "after": ["tag"]},
+        {"id": "stop", "method": "PUT", "path": f"{web}/shutdown", "after": ["start"]},
+        {"method": "DELETE", "path": web, "after": ["stop"]},
+    )
+    assert [one["status"] for one in found] == [200] * 6
+    ended = [rest.end_of(one["body"]) for one in found[1:]]
+    assert [job["status"] for job in ended] == ["success"] * 5
+    for earlier, later in itertools.pairwise(ended):
+        assert earlier["end_ts"] <= later["start_ts"]
+    # A job which fails ends those that run after it.
+    found = rest.batch(
+        {"id": "no", "method": "PUT", "path": "/2/instances/nosuch.example.com/startup"},
+        {**tag, "path": "/2/tags", "after": ["no"]},
+        {"method": "PUT", "path": "/2/tags", "query": {"tag": "c"}},
+    )
+    assert [rest.end_of(one["body"])["status"] for one in found] == ["error", "error", "success"]
+    tags = rest.get("/2/tags")
+    assert "c" in tags and "a" not in tags
+    rest.job("DELETE", "/2/tags?tag=c")
+    assert rest("POST", "/2/batch", {"operations": [tag]}, user="look:secret")[0] == 403
+
+
+def test_a_batch_survives_the_master_daemon(cluster: Cluster, rest: Rest) -> None:
+    """The order of the jobs is in the jobs themselves."""
+    pause = {"predicates": [["jobid", [">", "id", 0]]], "action": "PAUSE"}
+    rule = rest("POST", "/2/filters", pause)[1]
+    found = rest.batch(
+        {"id": "first", "method": "PUT", "path": "/2/tags", "query": {"tag": "d"}},
+        {"method": "DELETE", "path": "/2/tags", "query": {"tag": "d"}, "after": ["first"]},
+    )
+    first, second = (one["body"] for one in found)
+    cluster.kill(NODE1, "ganeti-masterd", signal.SIGKILL)
+    cluster.run("daemon-util", "start", "ganeti-masterd").ok()
+    (op,) = rest.get(f"/2/jobs/{second}")["ops"]
+    assert op["depends"] == [[first, []]]
+    assert rest("DELETE", f"/2/filters/{rule}")[0] == 200
+    assert [rest.end_of(job)["status"] for job in (first, second)] == ["success", "success"]
+    assert "d" not in rest.get("/2/tags")
 
 
 def test_a_master_that_does_not_run(cluster: Cluster, rest: Rest) -> None:

@@ -41,7 +41,7 @@ MODULES = {
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
         545,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 113),
+    "ganeti-rapi": ("import ganeti.server.rapi", 150),
     "ganeti-confd": ("import ganeti.server.confd", 118),
     "ganeti-mond": ("import ganeti.server.mond", 86),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 61),

@@ -417,6 +417,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("call",),
         ("declare",),
         ("checks", "operation_names", "origin", "users"),
+        ("batch",),
         ("resources",),
         ("openapi",),
         ("pages",),

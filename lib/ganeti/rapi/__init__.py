@@ -8,6 +8,7 @@ the job.
 :mod:`.declare`         the classes with which resources are declared
 :mod:`.resources`       all resources, a file per subject
 :mod:`.application`     serves one request: finds the resource, checks rights, answers
+:mod:`.batch`           carries out several operations of one request
 :mod:`.call`            one request while it is served: what it brings, checked
 :mod:`.checks`          checks a request by the declaration, and makes opcodes from it
 :mod:`.master`          asks the master daemon

@@ -11,9 +11,10 @@ only wait (for a job, for events) do not count.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
@@ -21,6 +22,7 @@ from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
 from ganeti.rapi import checks, declare, failures, openapi, origin, pages, represent
+from ganeti.rapi.batch import Asked, Batch, Prepared, Wanted
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Job, Operation, Read, Resource
 from ganeti.rapi.demand import Demand
@@ -145,6 +147,7 @@ class RestApplication:
                 for operation in resource.operations.values()
                 for argument in declare.arguments(operation)
             ),
+            Batch(self).run,
         )
         self._router = Router(resources)
 
@@ -154,17 +157,9 @@ class RestApplication:
         """Check the head of a request."""
         head = incoming.head
         resource, uri = self._router.find(messages.decode_path(head.path))
-        method = GET if head.method == "HEAD" else head.method
-        operation = resource.operations.get(method)
-        if operation is None:
-            allowed = ", ".join(_allowed(resource))
-            raise Refused(
-                405,
-                f"method {head.method} is unsupported for path {head.path[:200]}",
-                headers=[("Allow", allowed)],
-            )
+        operation = self._operation(resource, head)
         origin.check(head, operation)
-        user = await self._user(operation, resource, method, incoming)
+        user = await self._user(operation, resource, incoming)
         accept = head.headers.get("accept")
         if resource.path in _ENTRANCES and represent.prefers_html(accept):
             # A browser: a person wants to read.
@@ -173,14 +168,13 @@ class RestApplication:
             accept, "" if isinstance(operation, Job) else operation.produces
         )
         query = checks.published_names(messages.parse_query(head.query), self._state.arguments)
-        self._check_arguments(resource, operation, query, user, head)
+        asked = Asked(resource, operation, uri, query, head.headers, user)
+        self._check_arguments(asked, head)
         if head.length and origin.media_type(head) != JSON:
             raise Refused(415, f"the body must be {JSON}")
 
         async def answer(body: bytes) -> Response:
-            return await self._answer(
-                resource, operation, uri, query, head.headers, user, media_type, body
-            )
+            return await self._answer(asked, media_type, body)
 
         return Accepted(
             user.name if user is not None else "-",
@@ -193,103 +187,113 @@ class RestApplication:
         """Make the answer for a refused request."""
         return represent.error_response(refused)
 
-    # -- steps -----------------------------------------------------------------------------------
+    # -- steps, also those of one operation of a batch -------------------------------------------
 
-    async def _user(
-        self, operation: Operation, resource: Resource, method: str, incoming: Incoming
-    ) -> User | None:
-        user = await self._identities.identify(incoming)
-        needed = operation.access
-        if user is None:
-            if needed or self._require_authentication:
-                raise self._identities.challenge(incoming.head)
-        elif user.rights.area(user.name, needed, resource.handler, method) is not None:
-            # A right for some instances is not enough for an operation on the whole cluster.
-            raise Refused(403)
-        return user
+    def ask(self, user: User, wanted: Wanted) -> Asked:
+        """Find the operation which a user asks for, within another request.
 
-    def _check_arguments(
-        self,
-        resource: Resource,
-        operation: Operation,
-        given: Collection[str],
-        user: User | None,
-        head: messages.Head,
-    ) -> None:
-        """Refuse arguments for which the user lacks the right.
-
-        :raises Refused: 401 without a user, else 403.
+        :raises Refused: there is no such operation, or the user may not use it.
         """
-        method = GET if head.method == "HEAD" else head.method
-        for one in operation.query:
-            if one.access and one.name in given:
-                if user is None:
-                    raise self._identities.challenge(head)
-                if not user.may(one.access, resource.handler, method):
-                    raise Refused(403, f"query argument '{one.name}' needs the right to read")
+        resource, uri = self._router.find(messages.decode_path(wanted.path))
+        operation = resource.operations.get(wanted.method)
+        if operation is None:
+            raise _unsupported(resource, wanted.method, wanted.path)
+        _permit(user, operation, resource, wanted.method)
+        known = checks.published_names(wanted.query, self._state.arguments)
+        asked = Asked(resource, operation, uri, known, wanted.headers, user)
+        _permit_arguments(asked, user, wanted.method)
+        return asked
 
-    async def _answer(
-        self,
-        resource: Resource,
-        operation: Operation,
-        uri: Mapping[str, str],
-        query: Mapping[str, list[str]],
-        headers: Mapping[str, str],
-        user: User | None,
-        media_type: str,
-        raw: bytes,
-    ) -> Response:
-        try:
-            json.check_items(raw, _BODY_ITEMS)
-            body = json.loads_strict(raw) if raw else None
-        except errors.ParseError as err:
-            raise Refused(400, f"cannot parse the body: {err}") from err
-        try:
-            call = Call(
-                self._master,
-                self._state,
-                resource.handler,
-                uri,
-                headers,
-                given=frozenset(query),
-                query=checks.query_values(operation, query, self._state),
-                body=checks.checked_body(operation, body),
-                user="" if user is None else user.name,
-                why=query.get(declare.REASON.name, [""])[0],
-            )
-            if isinstance(operation, Job) or not operation.waits:
-                async with self._slots:
-                    value = await self._run(resource, operation, call)
-                    return await self._represent(operation, call, value, media_type)
-            value = await self._run(resource, operation, call)
-            return await self._represent(operation, call, value, media_type)
-        except errors.GenericError as err:
-            raise failures.refusal(err) from err
-        except Exception as err:  # noqa: BLE001 -- the entry point of a REST request
-            _log.exception("internal error at %s", resource.path)
-            raise Refused(
-                500,
-                f"internal error: {type(err).__name__}. The log of the REST daemon"
-                " has the details.",
-            ) from err
+    async def prepare(self, asked: Asked, body: Any) -> Prepared:
+        """Do everything that can refuse an operation before something is changed.
 
-    async def _run(self, resource: Resource, operation: Operation, call: Call) -> Any:
-        wanted = call.headers.get("if-match")
+        :param body: the value in the body; None when there is none.
+        :raises errors.GenericError: the operation is refused.
+        """
+        resource, operation, uri, query, headers, user = asked
+        call = Call(
+            self._master,
+            self._state,
+            resource.handler,
+            uri,
+            headers,
+            given=frozenset(query),
+            query=checks.query_values(operation, query, self._state),
+            body=checks.checked_body(operation, body),
+            user="" if user is None else user.name,
+            why=query.get(declare.REASON.name, [""])[0],
+            who=user,
+        )
+        wanted = headers.get("if-match")
         if wanted is not None and resource.tagged:
             current = await TABLES[resource.tagged].current_etag(
-                self._master, next(iter(call.uri.values()))
+                self._master, next(iter(uri.values()))
             )
             if not represent.tag_matches(wanted, current, weak=False):
                 raise Refused(
                     412, f"the {resource.tagged} has changed", headers=[("ETag", current)]
                 )
-        if isinstance(operation, Job):
-            ops = checks.opcodes(call, operation)
-            if operation.at_once is not None and not call.query[declare.JOB]:
-                found = await self._master.call("RunQuery", ops[0].to_dict())
-                return operation.at_once(found["result"], found["warnings"])
-            return await self._job_limits.submit(call.user, ops)
-        return await operation.run(call)
+        ops = checks.opcodes(call, operation) if isinstance(operation, Job) else []
+        return Prepared(resource, operation, call, ops)
+
+    async def carry_out(self, prepared: Prepared) -> Any:
+        """Carry out an operation which was prepared; return the value of its answer.
+
+        :raises errors.GenericError: the operation is refused.
+        """
+        operation, call = prepared.operation, prepared.call
+        if not isinstance(operation, Job):
+            return await operation.run(call)
+        if operation.at_once is not None and not prepared.submits:
+            found = await self._master.call("RunQuery", prepared.ops[0].to_dict())
+            return operation.at_once(found["result"], found["warnings"])
+        return await self._job_limits.submit(call.user, prepared.ops)
+
+    @property
+    def job_limits(self) -> JobLimits:
+        """The limits for the jobs of each user."""
+        return self._job_limits
+
+    @staticmethod
+    def _operation(resource: Resource, head: messages.Head) -> Operation:
+        operation = resource.operations.get(_method(head.method))
+        if operation is None:
+            raise _unsupported(resource, head.method, head.path)
+        return operation
+
+    async def _user(
+        self, operation: Operation, resource: Resource, incoming: Incoming
+    ) -> User | None:
+        user = await self._identities.identify(incoming)
+        if user is not None:
+            _permit(user, operation, resource, incoming.head.method)
+        elif operation.access or self._require_authentication:
+            raise self._identities.challenge(incoming.head)
+        return user
+
+    def _check_arguments(self, asked: Asked, head: messages.Head) -> None:
+        """Refuse arguments for which the user lacks the right.
+
+        :raises Refused: 401 without a user, else 403.
+        """
+        if asked.user is not None:
+            _permit_arguments(asked, asked.user, head.method)
+        elif any(one.access and one.name in asked.query for one in asked.operation.query):
+            raise self._identities.challenge(head)
+
+    async def _answer(self, asked: Asked, media_type: str, raw: bytes) -> Response:
+        try:
+            json.check_items(raw, _BODY_ITEMS)
+            body = json.loads_strict(raw) if raw else None
+        except errors.ParseError as err:
+            raise Refused(400, f"cannot parse the body: {err}") from err
+        operation = asked.operation
+        waits = not isinstance(operation, Job) and operation.waits
+        with explained(asked.resource):
+            async with contextlib.nullcontext() if waits else self._slots:
+                prepared = await self.prepare(asked, body)
+                value = await self.carry_out(prepared)
+                return await self._represent(operation, prepared.call, value, media_type)
 
     async def _represent(
         self, operation: Operation, call: Call, value: Any, media_type: str
@@ -313,6 +317,59 @@ class RestApplication:
         return Response(200, body, headers)
 
 
+@contextlib.contextmanager
+def explained(resource: Resource) -> Iterator[None]:
+    """Turn every error of an operation into the answer that the client gets.
+
+    :raises Refused: in place of any other error.
+    """
+    try:
+        yield
+    except errors.GenericError as err:
+        raise failures.refusal(err) from err
+    except Exception as err:  # noqa: BLE001 -- the entry point of a REST request
+        _log.exception("internal error at %s", resource.path)
+        raise Refused(
+            500,
+            f"internal error: {type(err).__name__}. The log of the REST daemon has the details.",
+        ) from err
+
+
+def _method(method: str) -> str:
+    """Return the declared method which serves a method."""
+    return GET if method == "HEAD" else method
+
+
+def _permit(user: User, operation: Operation, resource: Resource, method: str) -> None:
+    """Refuse an operation which the user may not use.
+
+    :raises Refused: 403.
+    """
+    needed, handler = operation.access, resource.handler
+    if user.rights.area(user.name, needed, handler, _method(method)) is not None:
+        # A right for some instances is not enough for an operation on the whole cluster.
+        raise Refused(403)
+
+
+def _permit_arguments(asked: Asked, user: User, method: str) -> None:
+    """Refuse arguments for which the user lacks the right.
+
+    :raises Refused: 403.
+    """
+    for one in asked.operation.query:
+        if one.access and one.name in asked.query:
+            if not user.may(one.access, asked.resource.handler, _method(method)):
+                raise Refused(403, f"query argument '{one.name}' needs the right to read")
+
+
+def _unsupported(resource: Resource, method: str, path: str) -> Refused:
+    return Refused(
+        405,
+        f"method {method} is unsupported for path {path[:200]}",
+        headers=[("Allow", ", ".join(_allowed(resource)))],
+    )
+
+
 def most_body_bytes(operation: Operation, *, anonymous: bool) -> int:
     """Return the largest body of a request; 0 for an operation which takes none.
 
@@ -323,6 +380,8 @@ def most_body_bytes(operation: Operation, *, anonymous: bool) -> int:
         return ANONYMOUS_BODY_BYTES if isinstance(operation, DirectChange) else 0
     if anonymous:
         return ANONYMOUS_BODY_BYTES
+    if isinstance(operation, DirectChange) and operation.most_body_bytes:
+        return operation.most_body_bytes
     return READ_BODY_BYTES if isinstance(operation, Read) else messages.MAX_BODY_BYTES
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.utils import author, clock
+
+if TYPE_CHECKING:
+    from ganeti.rapi.users import User
 
 _USER_SOURCE: Final = "gnt:user"
 _LIBRARY_SOURCE: Final = "gnt:library:rlib2:"
@@ -20,12 +23,14 @@ class State(NamedTuple):
     :ivar description: makes the OpenAPI description.
     :ivar page: makes the documentation in HTML.
     :ivar arguments: names of the query arguments of all operations.
+    :ivar batch: carries out the operations of a batch; returns the answers.
     """
 
     hub: Hub
     description: Callable[[], dict[str, Any]]
     page: Callable[[], str]
     arguments: frozenset[str]
+    batch: Callable[[Call], Awaitable[Any]]
 
 
 @dataclass(slots=True)
@@ -39,6 +44,7 @@ class Call:
     :ivar body: the body, checked unless an opcode is made from it; None when there is none.
     :ivar user: name of the user; empty for a request without one.
     :ivar why: the reason which the client gives; empty for none.
+    :ivar who: the user with his rights; None for a request without one.
     :ivar etag: the operation sets it to the tag of the state of the object.
     :ivar unchanged: the operation sets it when the client has this state, and returns nothing.
     :ivar answer_headers: the operation adds further headers of the answer.
@@ -57,6 +63,7 @@ class Call:
     etag: str = ""
     unchanged: bool = False
     answer_headers: list[tuple[str, str]] = field(default_factory=list)
+    who: User | None = None
 
     def user_reason(self) -> list[list[Any]]:
         """Return the reason of the user, as a reason trail."""

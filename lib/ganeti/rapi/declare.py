@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ganeti import ht
 from ganeti.opcodes.base import CHANGE, COMMON_PARAMS, QUERY, OpCode
+from ganeti.rapi.rights import READ as READ
+from ganeti.rapi.rights import USER as USER
+from ganeti.rapi.rights import WRITE as WRITE
 
 if TYPE_CHECKING:
     from ganeti.rapi.call import Call
 
 GET, PUT, POST, DELETE = "GET", "PUT", "POST", "DELETE"
 
-# Rights. One of those which an operation lists is sufficient; an empty list needs no right.
-READ, WRITE = "read", "write"
-# Every user has this one.
-USER = "user"
+# One of the rights which an operation lists is sufficient; an empty list needs no right.
 ANYBODY: Final = frozenset[str]()
 USERS: Final = frozenset({USER, READ, WRITE})
 WRITERS: Final = frozenset({WRITE})
@@ -185,6 +185,7 @@ class DirectChange(NamedTuple):
 
     :ivar fields: members of the body, or the type of the whole body.
     :ivar conditional: the request needs ``If-Match`` or ``If-None-Match``; `run` checks them.
+    :ivar most_body_bytes: the largest body; 0 for the usual size.
     """
 
     run: Run
@@ -196,6 +197,7 @@ class DirectChange(NamedTuple):
     produces: str = ""
     waits: bool = False
     conditional: bool = False
+    most_body_bytes: int = 0
 
 
 Operation = Job | Read | DirectChange

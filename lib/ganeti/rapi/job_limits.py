@@ -101,44 +101,84 @@ class JobLimits:
             in the last minute.
         :raises errors.GenericError: as :meth:`ganeti.rapi.master.Master.submit`.
         """
-        kind = self._reading if all(op.KIND == QUERY for op in ops) else self._changing
+        kind = self._kind_of(ops)
         async with self._counted(kind, user) as account:
             job_id = await self._master.submit(ops)
             if kind.most:
                 account.unfinished.add(job_id)
         return job_id
 
+    async def submit_many(self, user: str, jobs: Sequence[Sequence[OpCode]]) -> list[int | str]:
+        """Submit jobs of a user together, or none of them when they exceed a limit.
+
+        :returns: for each job its id, or why the master did not take it.
+        :raises Refused: 429 as for :meth:`submit`.
+        :raises errors.GenericError: as :meth:`ganeti.rapi.master.Master.submit_many`.
+        """
+        kinds = [self._kind_of(ops) for ops in jobs]
+        async with contextlib.AsyncExitStack() as stack:
+            for kind in (self._changing, self._reading):
+                number = sum(1 for one in kinds if one is kind)
+                if number:
+                    await stack.enter_async_context(self._counted(kind, user, number))
+            found = await self._master.submit_many(jobs)
+            for kind, result in zip(kinds, found, strict=True):
+                if isinstance(result, str):
+                    if kind.pace is not None:
+                        kind.pace.give_back(user)
+                elif kind.most:
+                    kind.accounts[user].unfinished.add(result)
+        return found
+
+    def _kind_of(self, ops: Sequence[OpCode]) -> _Kind:
+        return self._reading if all(op.KIND == QUERY for op in ops) else self._changing
+
     @contextlib.asynccontextmanager
-    async def _counted(self, kind: _Kind, user: str) -> AsyncIterator[_Account]:
-        """Count a job while it is submitted; it does not count when that fails."""
+    async def _counted(self, kind: _Kind, user: str, number: int = 1) -> AsyncIterator[_Account]:
+        """Count jobs while they are submitted; they do not count when that fails."""
         account = kind.accounts.setdefault(user, _Account())
-        if kind.most and self._used(account) >= kind.most:
+        if kind.most and self._used(account) + number > kind.most:
             await self._forget_ended(account)
-            if self._used(account) >= kind.most:
+            used = self._used(account)
+            if used + number > kind.most:
+                reached = f"{kind.most} unfinished {kind.what}, which is the limit"
+                if number > 1:
+                    reached = (
+                        f"{used} unfinished {kind.what}, and this request has {number} more; the"
+                        f" limit is {kind.most}"
+                    )
                 raise Refused(
                     429,
-                    f"user {user} has {kind.most} unfinished {kind.what}, which is the limit."
-                    " Wait until some of them have ended.",
+                    f"user {user} has {reached}. Wait until some of them have ended.",
                     headers=[("Retry-After", str(_RETRY_S))],
                 )
+        taken = 0
         try:
-            if kind.pace is not None:
+            for _ in range(number if kind.pace is not None else 0):
+                assert kind.pace is not None
                 kind.pace.take(user)
+                taken += 1
         except TooMany as err:
+            self._give_back(kind, user, taken)
             raise Refused(
                 429,
                 f"user {user} has submitted {err.of}, which is the limit",
                 headers=[err.retry_after],
             ) from err
-        account.submitting += 1
+        account.submitting += number
         try:
             yield account
         except BaseException:
-            if kind.pace is not None:
-                kind.pace.give_back(user)
+            self._give_back(kind, user, taken)
             raise
         finally:
-            account.submitting -= 1
+            account.submitting -= number
+
+    @staticmethod
+    def _give_back(kind: _Kind, user: str, number: int) -> None:
+        for _ in range(number):
+            if kind.pace is not None:
+                kind.pace.give_back(user)
 
     @staticmethod
     def _used(account: _Account) -> int:

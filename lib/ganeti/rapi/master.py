@@ -130,6 +130,14 @@ class Master:
         """
         return int(await self.call("SubmitJob", [op.to_dict() for op in ops]))
 
+    async def submit_many(self, jobs: Sequence[Sequence[OpCode]]) -> list[int | str]:
+        """Submit jobs in one request, whose negative dependencies count back in these jobs.
+
+        :returns: for each job its id, or why it was refused.
+        """
+        found = await self.call("SubmitManyJobs", [[op.to_dict() for op in ops] for ops in jobs])
+        return [int(result) if accepted else str(result) for accepted, result in found]
+
     def close(self) -> None:
         """Close the unused connections."""
         while self._idle:

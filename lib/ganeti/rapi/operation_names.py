@@ -31,6 +31,7 @@ _OTHERS: Final = {
     ("/2/doc", GET): "getDocumentation",
     ("/2/openapi.json", GET): "getDescription",
     ("/2/features", GET): "listFeatures",
+    ("/2/batch", POST): "executeBatch",
     ("/2/events", GET): "watchEvents",
     ("/2/info", GET): "getCluster",
     ("/2/modify", PUT): "modifyCluster",

@@ -27,9 +27,13 @@ from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.rapi import selectors
-from ganeti.rapi.declare import READ, USER, WRITE
 from ganeti.rapi.selectors import NOWHERE, Facts, Pools, Selector
 from ganeti.utils import suggest
+
+#: The words of which operations need one; every user has the last one.
+READ: Final = "read"
+WRITE: Final = "write"
+USER: Final = "user"
 
 VIEW: Final = "view"
 CONSOLE: Final = "console"

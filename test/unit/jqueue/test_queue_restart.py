@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.jobstore import journal
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.execution import Adopted
@@ -55,6 +56,24 @@ def test_full_disk_refuses_new_work_and_loses_none(lab: Lab) -> None:
     assert lab.queue.table.unfinished == 0
     lab.restart()
     assert [row[0] for row in lab.queue.query(None, ["id"])] == [running, fresh]
+
+
+def test_jobs_submitted_together_are_all_there_after_a_crash_or_none(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """A batch whose client has no answer was taken as a whole, or not at all."""
+    lab.gate("slow")
+    wanted = [[op("slow")], [op("a", depends=[[-1, []]])], [op("b", depends=[[-1, []]])]]
+    ids = {f"job-{job_id}" for _, job_id in lab.queue.submit_many(wanted)}
+    content = (lab.path / "journal-1").read_bytes()
+    lab.gates["slow"].set()
+    (tmp_path / "after").mkdir()
+    cut, found = tmp_path / "after" / "journal-1", set()
+    for size in range(len(content) + 1):
+        cut.write_bytes(content[:size])
+        (one,) = journal.read_journals(str(cut.parent), [cut.name])
+        found.add(frozenset(one.files) & ids)
+    assert found == {frozenset(), frozenset(ids)}
 
 
 def test_who_asks_right_after_a_start_sees_no_thread_as_running(lab: Lab) -> None:

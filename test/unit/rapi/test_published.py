@@ -21,6 +21,7 @@ OURS = {resource.path: resource for resource in RESOURCES}
 
 _INSTANCE = "/2/instances/{instance_name}"
 OWN_RESOURCES = {
+    ("/2/batch", "POST"): "several operations with dependencies in one request",
     ("/2/doc", "GET"): "the documentation, for people",
     ("/2/documents", "GET"): "documents with conditional writes",
     ("/2/documents/{document_name}", "GET"): "documents with conditional writes",

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .constants import JOB_STATUS_FINALIZED, JOB_STATUS_SUCCESS
@@ -65,3 +65,21 @@ class Jobs(Transport):
     def CancelJob(self, job_id: int | str, dry_run: bool = False) -> list[Any]:
         """Cancel a job; return whether it is canceled, and a sentence."""
         return list(self._delete(self._path("jobs", job_id), options(dry_run=dry_run)))
+
+    def ExecuteBatch(
+        self,
+        operations: Sequence[Mapping[str, Any]],
+        check: str = "all",
+        reason: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Carry out several operations in one request; return the answer to each.
+
+        :param operations: dictionaries with ``method`` and ``path``, and, where needed, ``query``,
+            ``body``, ``id``, and ``after``: ids of operations whose jobs must have succeeded
+            before this one begins.
+        :param check: ``all``: when one operation is refused, nothing is changed, and this method
+            raises its error; ``each``: the others are carried out.
+        :returns: dictionaries with ``id``, ``status`` (of HTTP) and ``body``, in the same order.
+        """
+        body: dict[str, Any] = {"operations": list(operations), "check": check}
+        return list(self._post(self._path("batch"), options(reason), body))

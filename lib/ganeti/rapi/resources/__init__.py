@@ -6,6 +6,7 @@ from typing import Final
 
 from ganeti.rapi.declare import Resource
 from ganeti.rapi.resources import (
+    batches,
     cluster,
     documents,
     groups,
@@ -25,6 +26,7 @@ RESOURCES: Final[tuple[Resource, ...]] = tuple(
         (
             resource
             for module in (
+                batches,
                 cluster,
                 documents,
                 groups,
