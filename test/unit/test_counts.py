@@ -39,10 +39,10 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 284),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        545,
+        552,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 150),
-    "ganeti-confd": ("import ganeti.server.confd", 118),
+    "ganeti-confd": ("import ganeti.server.confd", 119),
     "ganeti-mond": ("import ganeti.server.mond", 86),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 61),
     "gnt-node": ("import ganeti.client.gnt_node.program", 50),

@@ -93,7 +93,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "master": (
         ("fence", "queries", "luxi_server"),
-        ("history", "events", "documents", "metrics"),
+        ("history", "events", "access_records", "documents", "metrics"),
         ("luxi_service",),
     ),
     "jobexec": (
@@ -250,8 +250,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "config": (
         (
-            "documents", "index_keys", "newer_values", "ports", "recent_changes", "role", "ssconf",
-            "view",
+            "access_records", "documents", "index_keys", "newer_values", "ports", "recent_changes",
+            "role", "ssconf", "view",
         ),
         ("damaged", "reservations", "upgrade", "witness"),
         ("index", "members", "releases"),

@@ -41,6 +41,7 @@ LABELS = {
     "networks": "network",
     "filters": "job filter",
     "documents": "document",
+    "access_records": "access record",
     "disks": "disk",
     "cluster": "cluster",
 }

@@ -17,6 +17,7 @@ One process owns it, the master daemon; other processes and nodes have copies.
 :mod:`.view`             answers questions about a state
 :mod:`.verify`           searches for contradictions
 :mod:`.recent_changes`   which objects the last changes concerned
+:mod:`.access_records`   sessions, tokens and other proofs of the identity of users
 :mod:`.documents`        the documents which programs keep in the cluster
 :mod:`.history`          what was changed, when, and by which job
 :mod:`.text`             the text of a configuration, kept in pieces

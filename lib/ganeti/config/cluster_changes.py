@@ -7,6 +7,7 @@ from ganeti.config import ports
 from ganeti.config.draft import Draft, successor
 from ganeti.config.index_keys import PORT
 from ganeti.objects import (
+    AccessRecord,
     Cluster,
     FilterRule,
     KeptDocument,
@@ -248,3 +249,18 @@ class DocumentChanges:
     def remove(self, uuid: str) -> None:
         """Remove a document."""
         self._draft.drop("documents", uuid)
+
+
+class AccessChanges:
+    """Changes of access records."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def put(self, record: AccessRecord) -> None:
+        """Add an access record, or replace the one with the same UUID."""
+        self._draft.put(record)
+
+    def remove(self, uuid: str) -> None:
+        """Remove an access record."""
+        self._draft.drop("access_records", uuid)

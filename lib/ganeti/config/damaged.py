@@ -7,10 +7,10 @@ written and distributed with the rest and never lost. ``gnt-cluster verify`` nam
 the entries are tried again, at their places: after somebody has repaired one in the file, it is
 back.
 
-Instances, disks, networks, filter rules and documents can be set aside, as can single dictionaries
-of parameters of the cluster and of node groups. An instance of which a disk was set aside is set
-aside as well, because it cannot work without the disk. Names, addresses, ports and minors in an
-entry stay in use (:func:`values_of`), because its guest may be running.
+Instances, disks, networks, filter rules, documents and access records can be set aside, as can
+single dictionaries of parameters of the cluster and of node groups. An instance of which a disk was
+set aside is set aside as well, because it cannot work without the disk. Names, addresses, ports and
+minors in an entry stay in use (:func:`values_of`), because its guest may be running.
 
 Without the cluster, the nodes and the node groups there is no configuration; when one of these
 cannot be understood, the master daemon does not start, and the message names the place.
@@ -24,7 +24,16 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.config.index_keys import IP, LV, MAC, MINOR, NAMES, PORT, Key
 from ganeti.constants import disk as disk_const
-from ganeti.objects import ConfigData, Disk, FilterRule, Instance, KeptDocument, Network, codec
+from ganeti.objects import (
+    AccessRecord,
+    ConfigData,
+    Disk,
+    FilterRule,
+    Instance,
+    KeptDocument,
+    Network,
+    codec,
+)
 from ganeti.objects.address_pool import AddressPool
 from ganeti.objects.addresses import same_form
 
@@ -35,6 +44,7 @@ KEY: Final = "damaged"
 _TABLES: Final[dict[str, type]] = {
     "filters": FilterRule,
     "documents": KeptDocument,
+    "access_records": AccessRecord,
     "networks": Network,
     "disks": Disk,
     "instances": Instance,

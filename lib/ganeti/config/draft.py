@@ -14,6 +14,7 @@ from ganeti.config.recent_changes import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.constants.cluster import OBJECT_KINDS
 from ganeti.objects import (
+    AccessRecord,
     Cluster,
     ConfigData,
     Disk,
@@ -28,7 +29,7 @@ from ganeti.objects import (
 
 KINDS: Final = tuple(OBJECT_KINDS)
 #: Kinds which other versions do not have: the file has their table only when there are objects.
-OWN_KINDS: Final = frozenset({"documents"})
+OWN_KINDS: Final = frozenset({"access_records", "documents"})
 _KIND_OF: Final[dict[type, str]] = {
     Node: "nodes",
     NodeGroup: "nodegroups",
@@ -37,6 +38,7 @@ _KIND_OF: Final[dict[type, str]] = {
     Disk: "disks",
     FilterRule: "filters",
     KeptDocument: "documents",
+    AccessRecord: "access_records",
 }
 
 # Stands in the set of changed keys for the cluster object.

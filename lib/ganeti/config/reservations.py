@@ -130,6 +130,7 @@ class Reservations:
                 data.disks,
                 data.filters,
                 data.documents,
+                data.access_records,
             )
             if not any(uuid in table for table in tables):
                 found = self.first_free(UUID, [uuid], ec_id)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ganeti.objects import Cluster, ConfigData, Instance
 
 #: Kinds of objects which occur in no value.
-NOT_IN_VALUES = frozenset({"disks", "filters", "documents"})
+NOT_IN_VALUES = frozenset({"disks", "filters", "documents", "access_records"})
 
 # Names are sorted again when an instance is added or removed; their sort keys are cached.
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)

@@ -13,6 +13,7 @@ is refused instead of overwriting the other change.
 from __future__ import annotations
 
 from ganeti.config.cluster_changes import (
+    AccessChanges,
     ClusterChanges,
     DocumentChanges,
     FilterChanges,
@@ -34,6 +35,7 @@ class Transaction:
     The fields have the operations. The store, which makes the draft, keeps or discards it.
     """
 
+    access: AccessChanges
     cluster: ClusterChanges
     disks: DiskChanges
     documents: DocumentChanges
@@ -46,6 +48,7 @@ class Transaction:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
+        self.access = AccessChanges(draft)
         self.cluster = ClusterChanges(draft)
         self.disks = DiskChanges(draft)
         self.documents = DocumentChanges(draft)

@@ -324,7 +324,7 @@ HV_OURS: dict[str, tuple[str, ...]] = {
 #: Own fields of objects, by their place in the configuration. Other versions refuse a file with
 #: them, and would not keep up to date what is recorded about replicas and growths.
 OURS: dict[str, tuple[str, ...]] = {
-    "": ("damaged", "documents"),
+    "": ("access_records", "damaged", "documents"),
     "cluster": (
         "auto_balance",
         "auto_failover",
@@ -347,6 +347,8 @@ OURS: dict[str, tuple[str, ...]] = {
 
 # Own fields which the master writes for itself: without them no setting is lost.
 _RECORDS = {
+    # Other versions have nothing that could use them.
+    "": ("access_records",),
     # Without it, exports of the cluster are read as those of others.
     "cluster": ("export_key",),
     "nodes": ("auto_failover", "key_pins", "watchdog"),

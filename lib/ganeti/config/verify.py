@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ganeti import errors
-from ganeti.config import damaged, documents, index
+from ganeti.config import access_records, damaged, documents, index
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import disk as disk_const
 from ganeti.constants import hv as hv_const
@@ -124,6 +124,7 @@ def check(data: ConfigData) -> list[str]:
         _ports,
         _filters,
         _documents,
+        _access_records,
     ):
         try:
             problems.extend(part(data))
@@ -155,7 +156,7 @@ def _identity(data: ConfigData) -> _Problems:
             seen[key] = what
             if getattr(obj, "serial_no", 1) < 1 and not getattr(obj, "forthcoming", False):
                 yield f"{what}: serial number is {obj.serial_no}"
-        if label not in ("disk", "filter rule"):
+        if label not in ("disk", "filter rule", "access record"):
             for name in _more_than_once(obj.name for obj in table.values()):
                 yield f"{label} name {name} is used more than once"
             if any(not obj.name for obj in table.values()):
@@ -171,6 +172,7 @@ def _tables(data: ConfigData) -> list[tuple[str, Mapping[str, Any]]]:
         ("disk", data.disks),
         ("filter rule", data.filters),
         ("document", data.documents),
+        ("access record", data.access_records),
     ]
 
 
@@ -555,3 +557,15 @@ def _documents(data: ConfigData) -> _Problems:
             documents.check(kept.name, kept.text)
         except errors.ParameterError as err:
             yield f"document {kept.name}: {err}"
+
+
+def _access_records(data: ConfigData) -> _Problems:
+    for record in data.access_records.values():
+        what = f"access record {record.uuid} ({record.kind:.40} of {record.owner:.64})"
+        try:
+            access_records.check(record)
+        except errors.ParameterError as err:
+            yield f"{what}: {err}"
+            continue
+        if record.uuid != access_records.uuid_of(record.kind, record.key):
+            yield f"{what}: it is stored under another uuid than that of its kind and key"

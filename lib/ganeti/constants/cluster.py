@@ -22,6 +22,7 @@ OBJECT_KINDS = {
     "disks": "disk",
     "filters": "filter rule",
     "documents": "document",
+    "access_records": "access record",
 }
 
 SSH_KEY_TYPES = ("dsa", "ecdsa", "ed25519", "rsa")

@@ -374,6 +374,23 @@ class Client:
         """Remove a document if it has one of these entity tags."""
         self.call("DeleteDocument", name, list(tags))
 
+    def query_access_records(
+        self, kind: str | None = None, since: int | None = None
+    ) -> dict[str, Any]:
+        """Return ``serial`` and ``records``: sessions, tokens and other access records.
+
+        :param since: the serial number of the last answer; the records are None if it is the same.
+        """
+        return dict(self.call("QueryAccessRecords", kind, since))
+
+    def change_access_records(self, changes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """Change access records in one commit, all or none (:mod:`ganeti.master.access_records`).
+
+        :returns: ``before`` and ``serial``, the serial numbers before and after the changes.
+        :raises errors.OpPrereqError: a change is not allowed, or there are too many records.
+        """
+        return dict(self.call("ChangeAccessRecords", [list(change) for change in changes]))
+
     def explain_job(self, job_id: int) -> dict[str, Any]:
         """Return why a job waits, with the chain of jobs (:mod:`ganeti.jqueue.explain`).
 

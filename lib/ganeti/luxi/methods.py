@@ -349,6 +349,22 @@ DELETE_DOCUMENT = Method(
     slow=True,
     published=False,
 )
+QUERY_ACCESS_RECORDS = Method(
+    "QueryAccessRecords",
+    "Returns the sessions, tokens and other access records of the users of the REST interface, and"
+    " a number; with this number in ``since``, the records are null when none has changed",
+    (Arg("kind", ht.Maybe(ht.Str), None), Arg("since", ht.Maybe(_COUNT), None)),
+    published=False,
+)
+CHANGE_ACCESS_RECORDS = Method(
+    "ChangeAccessRecords",
+    "Changes access records in one commit: ``put`` with a record, ``remove`` with kind and key,"
+    " ``used`` with kind, key and time",
+    (Arg("changes", ht.ListOf(ht.List)),),
+    changes=True,
+    slow=True,
+    published=False,
+)
 
 # -- guests and events -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 :mod:`.events`           the last events of the cluster, and waiting for the next one
 :mod:`.history`          answers about the history of the configuration
 :mod:`.history_copies`   brings this history on other candidates up to date
+:mod:`.access_records`   sessions, tokens and other proofs of the identity of users
 :mod:`.documents`        the documents which programs keep in the cluster
 :mod:`.metrics`          what the daemon has measured, and its present state in numbers
 :mod:`.audit`            the logs of jobs, for people and as a proof

@@ -111,14 +111,24 @@ def changes(config: Config, first: int | list[float], last: int | list[float]) -
     return {"first": old, "last": new, "changes": [_change(change) for change in found]}
 
 
+# What a report says about an access record: nothing with which somebody could log in.
+_OF_ACCESS_RECORDS: Final = ("kind", "owner", "ctime", "expires", "used")
+
+
 def _change(change: ObjectChange) -> ChangeReport:
+    old, new = change.old, change.new
+    if change.kind == "access_records":
+        old, new = (
+            state and {name: state[name] for name in _OF_ACCESS_RECORDS if name in state}
+            for state in (old, new)
+        )
     return {
         "kind": change.kind,
         "uuid": change.uuid,
         "name": change.name,
         "what": change.what,
-        "old": change.old,
-        "new": change.new,
+        "old": old,
+        "new": new,
     }
 
 

@@ -24,7 +24,7 @@ from ganeti.jqueue import explain, facts
 from ganeti.luxi import methods
 from ganeti.luxi import protocol as wire
 from ganeti.luxi.methods import Method, Right
-from ganeti.master import documents, history, metrics
+from ganeti.master import access_records, documents, history, metrics
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
 from ganeti.master.queries import cluster, guests, pages, service, without_job
@@ -86,6 +86,7 @@ class LuxiService:
         self._events = events or EventLog()
         # Changes of rules reach configuration and queue in the same order.
         self._filter_lock = threading.Lock()
+        self._access_records = access_records.AccessRecords()
         self._handlers = {name: self._handler(method) for name, method in methods.TABLE.items()}
 
     @property
@@ -427,6 +428,19 @@ class LuxiService:
     def _delete_document(self, request: LuxiRequest, name: str, tags: list[str]) -> None:
         documents.removed(self._config_of("DeleteDocument", []), name, tags)
         request.answer(None)
+
+    # -- access records --------------------------------------------------------------------------
+
+    @_serves(methods.QUERY_ACCESS_RECORDS)
+    def _query_access_records(
+        self, request: LuxiRequest, kind: str | None, since: int | None
+    ) -> None:
+        request.answer(self._access_records.listed(self._context.config, kind, since))
+
+    @_serves(methods.CHANGE_ACCESS_RECORDS)
+    def _change_access_records(self, request: LuxiRequest, changes: list[list[Any]]) -> None:
+        config = self._config_of("ChangeAccessRecords", [])
+        request.answer(self._access_records.changed(config, changes))
 
     # -- the cluster -----------------------------------------------------------------------------
 

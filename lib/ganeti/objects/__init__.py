@@ -41,6 +41,7 @@ from ganeti.utils import lazy
 
 if TYPE_CHECKING:
     from ganeti.objects.base import updated as updated
+    from ganeti.objects.cluster import AccessRecord as AccessRecord
     from ganeti.objects.cluster import Cluster as Cluster
     from ganeti.objects.cluster import ConfigData as ConfigData
     from ganeti.objects.cluster import FilterRule as FilterRule
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "updated": "base",
+    "AccessRecord": "cluster",
     "Cluster": "cluster",
     "ConfigData": "cluster",
     "FilterRule": "cluster",

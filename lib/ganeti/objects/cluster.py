@@ -151,6 +151,30 @@ class KeptDocument:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRecord:
+    """What the cluster keeps about a session, a token or another proof of a user's identity.
+
+    The secret of a user is never in a record: the key of a session or a token is a hash of it.
+
+    :ivar kind: such as ``session`` or ``token``.
+    :ivar key: identifies the record among those of its kind.
+    :ivar owner: name of the user of the REST interface.
+    :ivar expires: end in seconds since 1970; None for a record without end.
+    :ivar used: time of the last use, rarely written; None before the first one.
+    :ivar data: what else the kind needs.
+    """
+
+    uuid: str
+    kind: str
+    key: str
+    owner: str
+    ctime: float
+    expires: float | None = None
+    used: float | None = None
+    data: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigData:
     """Root of the configuration. The keys of all dictionaries are UUIDs."""
 
@@ -163,6 +187,9 @@ class ConfigData:
     disks: dict[str, Disk]
     filters: dict[str, FilterRule]
     documents: dict[str, KeptDocument] = dataclasses.field(
+        default_factory=dict, metadata={"unstored": True}
+    )
+    access_records: dict[str, AccessRecord] = dataclasses.field(
         default_factory=dict, metadata={"unstored": True}
     )
     #: Entries which cannot be understood, by path; see :mod:`ganeti.config.damaged`.

@@ -128,6 +128,8 @@ class Sanitizer:
             rule["reason_trail"] = []
         # Programs keep in documents what they want; a cluster works without them.
         made.pop("documents", None)
+        # They concern the users of the REST interface, who are not in the configuration.
+        made.pop("access_records", None)
         return made
 
     def _replace_names(self, made: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ LIB = Path(__file__).resolve().parents[3] / "lib" / "ganeti"
 SAMPLES: dict[str, Any] = {
     "action": "ACCEPT",
     "age_s": 5,
+    "changes": [["remove", "session", "ab12"]],
     "content": "lines",
     "drained": False,
     "drained_ok": True,
@@ -50,6 +51,7 @@ SAMPLES: dict[str, Any] = {
     "priority": 19,
     "qfilter": ["==", "name", "node4"],
     "reason": [["user", "why", 20]],
+    "since": 21,
     "tags": ["tag"],
     "timeout_s": 7,
     "until": 1e9,
@@ -214,6 +216,7 @@ def test_what_changes_something() -> None:
         "ArchiveJob",
         "AutoArchiveJobs",
         "CancelJob",
+        "ChangeAccessRecords",
         "ChangeJobPriority",
         "DeleteDocument",
         "DeleteFilter",

@@ -42,6 +42,8 @@ OWN_METHODS = {
     "QueryDocuments": "what programs keep in the cluster (REST, /2/documents)",
     "ReplaceDocument": "a conditional write of it",
     "DeleteDocument": "a conditional removal of it",
+    "QueryAccessRecords": "sessions and tokens of users of the REST interface",
+    "ChangeAccessRecords": "beginning and ending them",
     "WaitForEvents": "what happened to jobs and instances, as it happens",
 }
 #: Keys of the cluster information nobody else has.

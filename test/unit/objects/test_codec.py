@@ -87,7 +87,7 @@ def test_stored_attributes_are_as_published(name, cls):
             "job_execution",
             "export_key",
         },
-        "ConfigData": {"damaged", "documents"},
+        "ConfigData": {"access_records", "damaged", "documents"},
         "Instance": {"importing_since", "pending_changes"},
         "NodeGroup": {"enabled_hypervisors"},
         "Network": {"ext_reservations6", "isolated"},
