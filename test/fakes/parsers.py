@@ -79,6 +79,8 @@ from ganeti.opcodes.instance import OpInstanceSetParams
 from ganeti.platform import hosts, master_epoch, ssh_keys, watchdog_files, watcher_files
 from ganeti.platform import users as platform_users
 from ganeti.query import filter as query_filter
+from ganeti.query import order as query_order
+from ganeti.query import page as query_page
 from ganeti.rapi import passwords, rights, roles, selectors, users
 from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
@@ -538,6 +540,9 @@ TEXTS: dict[str, Parser] = {
     ),
     "external volume": Parser(ext_device.parse_attach, ("/dev/x\nkvm:rbd:pool/a\nxen: b\n",)),
     "file paths": Parser(file_storage.parse_storage_paths, ("# x\n/srv/a\n//etc/../b\n",)),
+    "order of a list": Parser(
+        lambda value: query_order.parse_order(value, "sort"), ("pnode,-be/maxmem", "name")
+    ),
     "filter": Parser(
         query_filter.parse, ('(name == "a" and not x) or "y" in tags or name =~ m/y/i',)
     ),
@@ -804,6 +809,13 @@ VALUES: dict[str, Parser] = {
     "opinion of a candidate": Parser(
         watchdog_rule.parse_opinion,
         ({"candidates": ["192.0.2.1"], "left": False, "age_s": 0.5},),
+    ),
+    "page of a list": Parser(
+        lambda value: query_page.parse_request(value if isinstance(value, dict) else {}),
+        (
+            {"order": "pnode,-name", "limit": 5, "after": ["node1", 2.5, "web1", 1]},
+            {"offset": 3, "known": "x", "within": ["==", "name", "web1"], "after": ["web1"]},
+        ),
     ),
     "data collectors": Parser(
         configuration.parse_intervals, ({"lv": {"active": True, "interval": 5000000.0}},)
