@@ -48,6 +48,11 @@ DEVELOPMENT = [
     "types-setuptools",
     "types-simplejson",
 ]
+#: The commands which work over the REST interface, for machines outside of the cluster.
+COMMANDS = (
+    "backup", "cluster", "debug", "filter", "group", "instance", "job", "network", "node", "os",
+    "storage",
+)  # fmt: skip
 
 setup(
     name="ganeti",
@@ -60,4 +65,7 @@ setup(
     package_data={"": ["*.rst", "py.typed"]},
     install_requires=RUNTIME,
     extras_require={"dev": DEVELOPMENT, "tracing": TRACING},
+    entry_points={
+        "console_scripts": [f"gnt-{name}=ganeti.client.gnt_{name}.program:run" for name in COMMANDS]
+    },
 )

@@ -43,6 +43,7 @@ OTHERS = {
     "modprobe": "kmod", "pvcreate": "lvm2", "rm": "coreutils", "systemctl": "systemd",
     "tar": "tar", "umask": "bash", "vgcreate": "lvm2", "vgextend": "lvm2", "eval": "bash",
     "date": "coreutils", "mkdir": "coreutils", "touch": "coreutils", "cp": "coreutils",
+    "export": "bash", "pip": "python3-venv", "python3": "python3",
     "printf": "bash", "chmod": "coreutils", "qemu-img": "qemu-utils",
     "hostname": "hostname", "hostnamectl": "systemd", "ls": "coreutils", "netplan": "netplan.io",
     "nohup": "coreutils", "ssh": "openssh-client", "timedatectl": "systemd",

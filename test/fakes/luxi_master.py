@@ -271,7 +271,7 @@ class FakeMaster:
             for job_id in job_ids
         ]
 
-    def _do_CancelJob(self, job_id: int, kill: bool) -> list[Any]:
+    def _do_CancelJob(self, job_id: int, kill: bool = False) -> list[Any]:
         job = self.jobs.get(job_id)
         if job is None or job.status in ("success", "error", "canceled"):
             return [False, f"Job {job_id} not found in queue"]

@@ -153,6 +153,23 @@ ask("WaitForJobChange", 1, ["status"], None, None)
 called.add("WaitForJobCompletion")
 ask("CancelJob", 1)
 
+if hasattr(cluster, "SubmitJob"):  # what commands outside of the cluster use
+    verify = {"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"}
+    job("SubmitJob", [verify], reason="a test")
+    ask("SubmitManyJobs", [[verify], [verify]])
+    ask("RunQuery", {"OP_ID": "OP_CLUSTER_QUERY"})
+    ask("SetJobPriority", 1, 5)
+    ask("ArchiveJob", 1)
+    ask("ArchiveOldJobs", 86400)
+    ask("GetConfigValues", ["cluster_name", "drain_flag"])
+    ask("DrainQueue")
+    ask("UndrainQueue")
+    ask("PauseWatcher", 2_000_000_000.0)
+    ask("GetWatcherPause")
+    ask("EndWatcherPause")
+    ask("GetGuestsUsage")
+    ask("GetInstanceConsoleLog", ONE, lines=5)
+
 ask("GetNodes")
 ask("GetNodes", bulk=True)
 ask("GetNode", NODE2)

@@ -44,8 +44,8 @@ MODULES = {
     "ganeti-rapi": ("import ganeti.server.rapi", 150),
     "ganeti-confd": ("import ganeti.server.confd", 119),
     "ganeti-mond": ("import ganeti.server.mond", 86),
-    "gnt-instance": ("import ganeti.client.gnt_instance.program", 61),
-    "gnt-node": ("import ganeti.client.gnt_node.program", 50),
+    "gnt-instance": ("import ganeti.client.gnt_instance.program", 63),
+    "gnt-node": ("import ganeti.client.gnt_node.program", 52),
 }
 
 

@@ -23,6 +23,7 @@ The modules in the second part of the table are about one subject and are used b
 :mod:`.row_list`     lists whose rows come from a job or a daemon
 :mod:`.jobs`         submit jobs and wait for them
 :mod:`.closing`      the last line of a command: what its job has changed
+:mod:`.over_rest`    the same commands on a machine outside of the cluster
 ==================== ==================================================================
 
 ========================= =======================================================================
@@ -38,6 +39,7 @@ The modules in the second part of the table are about one subject and are used b
 :mod:`.oob_options`       options of out-of-band helpers
 :mod:`.online_nodes`      the nodes on which a command works
 :mod:`.remote`            run a command on a node, or copy a file to it
+:mod:`.rest_address`      addresses of REST interfaces
 :mod:`.image_copies`      compare the copies of the catalogue of images, and send what is missing
 :mod:`.verify_errors`     read the findings of cluster verification
 :mod:`.undo`              undo a change of the configuration with opposite jobs

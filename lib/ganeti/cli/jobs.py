@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, terminal
 from ganeti.cli.command import Values
+from ganeti.cli.over_rest import address
 from ganeti.constants import job as const
 from ganeti.luxi import client as luxi
 
@@ -97,11 +98,17 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 def connect() -> luxi.Client:
-    """Return a client of the master daemon of this node.
+    """Return a client of the master daemon of this node, or of a cluster over REST.
 
     It connects with the first request, which raises :class:`~ganeti.errors.NoMasterError` when no
     master daemon answers. :func:`ganeti.cli.main.run` explains this error to the user.
+
+    :raises ParameterError: the environment has a wrong address of a REST interface.
     """
+    if address.is_given():
+        from ganeti.cli.over_rest import master
+
+        return master.RestMaster(address.read())
     return luxi.Client(connect_timeout_s=_CONNECT_TIMEOUT_S)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from ganeti.cli import command_log, failures, parser, terminal
 from ganeti.cli.command import Command, Program, Values
+from ganeti.cli.over_rest import address
 from ganeti.utils import tracing
 
 #: What users of other programs type -> the commands which do that here, the first that exists.
@@ -113,7 +114,12 @@ def _run_command(
             return failures.EXIT_SUCCESS
         values.program, values.command = program.name, command.name
         debug = values.debug > 0
-        command_log.record(program.name, command, words, values, environ)
+        if address.is_given(environ):
+            from ganeti.cli.over_rest import refusal
+
+            refusal.check(program.name, command.name)
+        else:
+            command_log.record(program.name, command, words, values, environ)
         if tracing.wanted(environ):
             return _run_traced(program, command, values, arguments)
         return command.run(values, arguments)

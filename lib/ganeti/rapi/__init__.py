@@ -21,6 +21,7 @@ the job.
 :mod:`.rights`          the rights of users, and the words for them
 :mod:`.selectors`       for which instances a right holds
 :mod:`.roles`           the roles file: roles, pools of instances, quotas
+:mod:`.opcode_rights`   which opcodes a user may submit
 :mod:`.passwords`       the forms of a password in the users file
 :mod:`.guesses`         limits how often passwords may be guessed, and whose check comes next
 :mod:`.pace`            counts how often something happens, for each user or address

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from ganeti import errors
 from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
-from ganeti.rapi import checks, declare, failures, openapi, origin, pages, represent
+from ganeti.rapi import checks, declare, failures, opcode_rights, openapi, origin, pages, represent
 from ganeti.rapi.batch import Asked, Batch, Prepared, Wanted
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Job, Operation, Read, Resource
@@ -148,6 +149,8 @@ class RestApplication:
                 for argument in declare.arguments(operation)
             ),
             Batch(self).run,
+            self._job_limits,
+            functools.partial(opcode_rights.check, opcode_rights.offers(resources)),
         )
         self._router = Router(resources)
 

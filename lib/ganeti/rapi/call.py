@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from ganeti.opcodes.base import OpCode
 from ganeti.rapi.events import Hub
+from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.master import Master
+from ganeti.rapi.users import User
 from ganeti.utils import author, clock
-
-if TYPE_CHECKING:
-    from ganeti.rapi.users import User
 
 _USER_SOURCE: Final = "gnt:user"
 _LIBRARY_SOURCE: Final = "gnt:library:rlib2:"
@@ -24,6 +24,8 @@ class State(NamedTuple):
     :ivar page: makes the documentation in HTML.
     :ivar arguments: names of the query arguments of all operations.
     :ivar batch: carries out the operations of a batch; returns the answers.
+    :ivar check_opcodes: refuses opcodes which a user may not submit
+        (:func:`ganeti.rapi.opcode_rights.check`).
     """
 
     hub: Hub
@@ -31,6 +33,8 @@ class State(NamedTuple):
     page: Callable[[], str]
     arguments: frozenset[str]
     batch: Callable[[Call], Awaitable[Any]]
+    job_limits: JobLimits
+    check_opcodes: Callable[[User, Sequence[OpCode]], None]
 
 
 @dataclass(slots=True)

@@ -10,6 +10,9 @@ the request is wrong                        400
 the request contradicts the present state   409
 anything else                               500
 =========================================== ======
+
+The header ``X-Ganeti-Error`` names the class of the error and its code, so that a program gets the
+same error from the REST interface as from the socket of the master.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.http.messages import Refused
+from ganeti.wire import errors as wire_errors
 
+#: The header with class and code of an error.
+KIND_HEADER: Final = "X-Ganeti-Error"
 _AGAIN: Final = (("Retry-After", "5"),)
 _ECODES: Final = {
     errors.ECODE_NOENT: 404,
@@ -35,6 +41,15 @@ def refusal(err: errors.GenericError) -> Refused:
     """Make the answer for a request which the master refused."""
     if isinstance(err, Refused):
         return err
+    found = _refusal(err)
+    kind = wire_errors.encode(err)[0]
+    if isinstance(err, errors.OpPrereqError) and err.ecode in errors.ECODE_ALL:
+        kind += f" {err.ecode}"
+    found.headers += ((KIND_HEADER, kind),)
+    return found
+
+
+def _refusal(err: errors.GenericError) -> Refused:
     if isinstance(err, errors.OpPrereqError):
         return Refused(_ECODES.get(err.ecode, 500), str(err))
     if isinstance(err, errors.JobLost):

@@ -28,7 +28,7 @@ from ganeti.rapi import users as rapi_users
 from ganeti.rapi.passwords import hashed
 from ganeti.rapi.resources import RESOURCES
 from ganeti.tools.entry import reports_errors
-from ganeti.utils import fs
+from ganeti.utils import fs, x509
 
 _NAME: Final = re.compile(r"[^\s:#,][^\s:]*")
 _MODE: Final = 0o640
@@ -74,12 +74,21 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="list the users, the forms of their passwords, and their rights",
     )
+    add(
+        "--pin",
+        action="store_true",
+        help="print the hash of the daemon's key, for GANETI_RAPI_PIN of commands elsewhere",
+    )
     add("--file", metavar="FILE", help="use this file instead of the users file of the cluster")
     return parser
 
 
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     path = options.file or paths.current().rapi_users_file
+    if options.pin:
+        if options.user or options.delete or options.list or options.rights is not None:
+            parser.error("--pin is the only option")
+        return _show_pin()
     if options.list:
         if options.user or options.delete or options.rights is not None:
             parser.error("--list can be combined with --file only")
@@ -102,6 +111,21 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     password = hashed(_ask(options.user, stdin=options.stdin))
     _change(path, lambda text: put(text, options.user, password, options.rights))
     print(f"user '{options.user}' has a new password{_elsewhere(options.file)}")
+    return 0
+
+
+def _show_pin() -> int:
+    """Print the hash of the key in the daemon's certificate, as libcurl reads it.
+
+    :raises ConfigurationError: the certificate cannot be read.
+    :raises X509CertError: it is not a certificate.
+    """
+    path = paths.current().rapi_cert_file
+    try:
+        pem = fs.read_file(path)
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    print(f"sha256//{x509.key_pin(pem, path)}")
     return 0
 
 

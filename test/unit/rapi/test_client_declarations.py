@@ -88,6 +88,9 @@ MISSING: dict[str, str] = {
         ),
         "dry-run",
     ),
+    # One of the two ways in which a request submits jobs.
+    "SubmitJob": "jobs",
+    "SubmitManyJobs": "ops",
     "AssignGroupNodes": "node_uuids",
     "ConnectNetwork": "conflicts_check more_groups",
     "CreateGroup": "disk_state diskparams enabled_hypervisors hv_state ipolicy ndparams",
@@ -120,7 +123,7 @@ MISSING: dict[str, str] = {
     ),
     "GetPage": "bulk",
     "Query": "after filter limit offset sort",  # of QueryPage
-    "QueryPage": "filter",
+    "QueryPage": "filter names",
     "RecreateInstanceDisks": "dry-run instance_uuid node_uuids",
     "ReinstallInstance": "dry-run nostartup",
     "RenameInstance": "dry-run instance_uuid",

@@ -10,6 +10,7 @@ import pytest
 from ganeti.platform import paths
 from ganeti.rapi import passwords, users
 from ganeti.tools import rapi_passwd
+from ganeti.utils import x509
 
 
 @pytest.fixture
@@ -143,3 +144,19 @@ def test_rights_for_some_instances(
     for words in ("@tenants", "write@tga:web", "writ@tag:web"):
         assert run(file, "jack", "--stdin", "--rights", words) == 1
         assert f"'{words}' is not a right" in capsys.readouterr().err
+
+
+def test_pin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path))
+    assert rapi_passwd.main(["--pin"]) == 1
+    assert "rapi.pem" in capsys.readouterr().err
+    pem = x509.create_self_signed()
+    file = Path(paths.current().rapi_cert_file)
+    file.parent.mkdir(parents=True)
+    file.write_text(pem)
+    assert rapi_passwd.main(["--pin"]) == 0
+    assert capsys.readouterr().out == f"sha256//{x509.key_pin(pem)}\n"
+    with pytest.raises(SystemExit):
+        rapi_passwd.main(["--pin", "--list"])

@@ -6,6 +6,7 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, main, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.over_rest import address
 from ganeti.client.gnt_cluster import (
     audit,
     epo,
@@ -138,6 +139,8 @@ def show_version(values: Values, arguments: list[str]) -> int:
 def get_master(values: Values, arguments: list[str]) -> int:
     """Show the master which this node knows (``getmaster``); this needs no daemon.
 
+    Over the REST interface it is the master which the cluster has now.
+
     :raises NotClusterError: this machine is not a node of a cluster.
     :raises ConfigurationError: the file with the name cannot be read.
     """
@@ -146,7 +149,10 @@ def get_master(values: Values, arguments: list[str]) -> int:
 
     path = paths.current().ssconf_file("master_node")
     try:
-        name = fs.read_file(path).strip()
+        if address.is_given():
+            (name,) = jobs.connect().query_config_values(["master_node"])
+        else:
+            name = fs.read_file(path).strip()
     except FileNotFoundError:
         raise failures.NotClusterError(
             "no cluster here: this machine is not a node of a cluster"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ganeti import errors
+from ganeti.cli import rest_address
 from ganeti.client.htools import loading, luxi, reports, rest
 from ganeti.client.htools import program as prog
 from ganeti.client.htools.hinfo import bad_nodes
@@ -32,7 +33,7 @@ _GIB = 1024
 def execute(values: Values) -> int:
     """Scan the clusters one after the other; one which cannot be read does not stop the others."""
     names = values.arguments or [LOCAL]
-    width = max(len(rest.without_user(name)) for name in [*names, "Name"])
+    width = max(len(rest_address.without_user(name)) for name in [*names, "Name"])
     if not values.no_headers and values.output is None:
         prog.out(
             f"{'Name':<{width}} {'Nodes':>5} {'Inst':>5} {'BNode':>5} {'BInst':>5} {'t_mem':>6}"
@@ -45,7 +46,7 @@ def execute(values: Values) -> int:
             found.append(_scan(values, name, width))
         except errors.ParseError as failure:
             failed = True
-            shown = rest.without_user(name)
+            shown = rest_address.without_user(name)
             found.append({"name": shown, "error": str(failure)})
             say = prog.out if values.output is None else prog.err
             say(f"\nError for {shown}: failed to load data. Details:\n{failure}")
@@ -73,7 +74,7 @@ def _scan(values: Values, address: str, width: int) -> dict[str, Any]:
     if values.kvm_memory > 0:
         cluster = read(values.kvm_memory)
     warnings = model.prepare(cluster)
-    name = rest.without_user(address)
+    name = rest_address.without_user(address)
     path = Path(values.output_dir, f"{file_name(name)}.data")
     if recorded is not cluster:
         model.prepare(recorded)

@@ -25,6 +25,7 @@ belongs in the module of its object, such as ``instances``.
 from __future__ import annotations
 
 from .cluster import Cluster
+from .commands import Commands
 from .constants import (
     ECODE_ALL,
     ECODE_ENVIRON,
@@ -91,6 +92,7 @@ from .transport import (
     Error,
     GanetiApiError,
     GenericCurlConfig,
+    KeptConnection,
     Query,
     UsesRapiClient,
 )
@@ -136,6 +138,8 @@ __all__ = [
     "JOB_STATUS_SUCCESS",
     "JOB_STATUS_WAITING",
     "JOB_STATUS_WAITLOCK",
+    "KeptConnection",
+    "KeptConnection",
     "NODE_EVAC_ALL",
     "NODE_EVAC_PRI",
     "NODE_EVAC_RES1",
@@ -168,6 +172,7 @@ class GanetiRapiClient(
     Tags,
     Queries,
     Pages,
+    Commands,
 ):
     """The REST interface of a cluster.
 

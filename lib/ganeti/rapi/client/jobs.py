@@ -49,11 +49,15 @@ class Jobs(Transport):
         fields: Sequence[str],
         prev_job_info: Sequence[Any] | None,
         prev_log_serial: int | None,
+        timeout: int | None = None,
     ) -> dict[str, Any] | None:
-        """Wait some seconds for a change of a job; return None without a change."""
+        """Wait some seconds for a change of a job; return None without a change.
+
+        :param timeout: longest time in seconds; the server may wait shorter.
+        """
         found: dict[str, Any] | None = self._get(
             self._path("jobs", job_id, "wait"),
-            None,
+            options(timeout=timeout),
             {
                 "fields": fields,
                 "previous_job_info": prev_job_info,
@@ -62,9 +66,14 @@ class Jobs(Transport):
         )
         return found
 
-    def CancelJob(self, job_id: int | str, dry_run: bool = False) -> list[Any]:
-        """Cancel a job; return whether it is canceled, and a sentence."""
-        return list(self._delete(self._path("jobs", job_id), options(dry_run=dry_run)))
+    def CancelJob(
+        self, job_id: int | str, dry_run: bool = False, kill: bool | None = None
+    ) -> list[Any]:
+        """Cancel a job; return whether it is canceled, and a sentence.
+
+        :param kill: also end a running job whose process can be ended.
+        """
+        return list(self._delete(self._path("jobs", job_id), options(dry_run=dry_run, kill=kill)))
 
     def ExecuteBatch(
         self,

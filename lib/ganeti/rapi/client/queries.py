@@ -30,9 +30,15 @@ class Queries(Transport):
         fields: Sequence[str],
         qfilter: Sequence[Any] | None = None,
         reason: str | None = None,
+        names: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Query objects selected by a filter; return ``fields`` and ``data``."""
+        """Query objects selected by a filter or by names; return ``fields`` and ``data``.
+
+        :param names: the answer has their order; an unknown name is an error.
+        """
         body: dict[str, Any] = {"fields": fields}
+        if names is not None:
+            body["names"] = names
         if qfilter is not None:
             body["qfilter"] = qfilter
         return dict(self._put(self._path("query", what), options(reason), body))

@@ -33,6 +33,9 @@ from .constants import (
 _CERTIFICATE_ERRORS: Final = frozenset((51, 60, 77, 83))
 
 _MAX_HEAD_BYTES: Final = 64 * 1024
+_KIND_HEADER: Final = "x-ganeti-error"
+# CURLAUTH_BEARER of libcurl, for which pycurl has no name.
+_HTTPAUTH_BEARER: Final = 1 << 6
 
 CurlConfig = Callable[[pycurl.Curl, logging.Logger], None]
 Query = list[tuple[str, Any]]
@@ -46,11 +49,23 @@ class GanetiApiError(Error):
     """The server refused the request, or could not be reached.
 
     :ivar code: HTTP status; None when there was no answer.
+    :ivar reason: the sentence of the server; the text of the error without an answer.
+    :ivar kind: class of the error in the cluster, such as ``OpPrereqError``, and its code, such as
+        ``wrong_state``; empty when the server does not say it.
     """
 
-    def __init__(self, msg: str, code: int | None = None) -> None:
+    def __init__(
+        self,
+        msg: str,
+        code: int | None = None,
+        *,
+        reason: str = "",
+        kind: tuple[str, str] = ("", ""),
+    ) -> None:
         super().__init__(msg)
         self.code = code
+        self.reason = reason or msg
+        self.kind = kind
 
 
 class CertificateError(GanetiApiError):
@@ -88,6 +103,8 @@ def GenericCurlConfig(
     verify_hostname: bool = False,
     connect_timeout: int | None = None,
     timeout: int | None = None,
+    pinned_key: str | None = None,
+    compressed: bool = False,
     _pycurl_version_fn: Callable[[], tuple[Any, ...]] = pycurl.version_info,
 ) -> CurlConfig:
     """Return the settings for connections.
@@ -99,6 +116,9 @@ def GenericCurlConfig(
     :param verify_hostname: the certificate must have the name of the server.
     :param connect_timeout: seconds to connect.
     :param timeout: seconds for a request.
+    :param pinned_key: hash of the public key of the server, ``sha256//BASE64``; it suffices to
+        trust the server, because nobody else has the key.
+    :param compressed: accept compressed answers.
     :raises Error: the settings exclude each other, or libcurl does not support them.
     """
     if use_curl_cabundle and (cafile or capath):
@@ -126,6 +146,11 @@ def GenericCurlConfig(
             curl.setopt(pycurl.CONNECTTIMEOUT, connect_timeout)
         if timeout is not None:
             curl.setopt(pycurl.TIMEOUT, timeout)
+        if pinned_key is not None:
+            curl.setopt(pycurl.PINNEDPUBLICKEY, pinned_key)
+        if compressed:
+            # An empty list stands for all encodings which this libcurl can read.
+            curl.setopt(pycurl.ACCEPT_ENCODING, "")
 
     return configure
 
@@ -166,6 +191,35 @@ def _error_text(body: Mapping[str, Any], status: int) -> str:
     return text if reason == words[1] else f"{text} ({reason})"
 
 
+class KeptConnection:
+    """A connection which stays open between requests, for programs with one thread.
+
+    Its method :meth:`begin` is a ``curl_factory``.
+    """
+
+    def __init__(self) -> None:
+        self._curl = pycurl.Curl()
+
+    def begin(self) -> Any:
+        """Return the handle for a request, which closes the request and not the connection."""
+        return _Request(self._curl)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._curl.close()
+
+
+class _Request:
+    """A handle of libcurl whose ``close`` forgets the options, and keeps the connection."""
+
+    def __init__(self, curl: pycurl.Curl) -> None:
+        self._curl = curl
+        self.close = curl.reset
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._curl, name)
+
+
 class _Received:
     """An answer; its bytes are counted, because libcurl before 8.4 only compares what is announced.
 
@@ -179,6 +233,12 @@ class _Received:
         self.excess = ""
         self._most_bytes = most_bytes
         self._head_bytes = 0
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Class and code of the error in the cluster; empty without an error."""
+        words = [*self.headers.get(_KIND_HEADER, "").split(), "", ""]
+        return words[0], words[1]
 
     def add_header(self, line: bytes) -> int:
         """Count a line of the head; return 0, which ends the transfer, when it is too large."""
@@ -205,7 +265,10 @@ def _names(items: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
 
 
 class Transport:
-    """Requests to the REST interface of a cluster, and their answers."""
+    """Requests to the REST interface of a cluster, and their answers.
+
+    :param token: an access token of the cluster, instead of user name and password.
+    """
 
     USER_AGENT = "Ganeti RAPI Client"
     #: Largest body of an answer in bytes; more ends the request with an error.
@@ -220,9 +283,13 @@ class Transport:
         logger: Any = logging,
         curl_config_fn: CurlConfig | None = None,
         curl_factory: Callable[[], pycurl.Curl] | None = None,
+        token: str | None = None,
     ) -> None:
         if password is not None and username is None:
             raise Error("a password is given without a user name")
+        if token is not None and username is not None:
+            raise Error("a token and a user name exclude each other")
+        self._token = token
         self._username = username
         self._password = password
         self._logger = logger
@@ -249,6 +316,9 @@ class Transport:
             curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
             curl.setopt(pycurl.USERNAME, self._username)
             curl.setopt(pycurl.PASSWORD, self._password or "")
+        elif self._token is not None:
+            curl.setopt(pycurl.HTTPAUTH, _HTTPAUTH_BEARER)
+            curl.setopt(pycurl.XOAUTH2_BEARER, self._token)
         if self._curl_config_fn is not None:
             self._curl_config_fn(curl, self._logger)
         return curl
@@ -307,7 +377,12 @@ class Transport:
         if status == HTTP_OK:
             return value
         if isinstance(value, dict) and "message" in value:
-            raise GanetiApiError(_error_text(value, status), code=status)
+            raise GanetiApiError(
+                _error_text(value, status),
+                code=status,
+                reason=html.unescape(str(value.get("reason") or value.get("explain") or "")),
+                kind=received.kind,
+            )
         raise GanetiApiError(str(value), code=status)
 
     def _get(self, path: str, query: Query | None = None, content: Any = None) -> Any:

@@ -8,6 +8,7 @@ from ganeti.rapi.declare import Resource
 from ganeti.rapi.resources import (
     batches,
     cluster,
+    commands,
     documents,
     groups,
     instance_disks,
@@ -28,6 +29,7 @@ RESOURCES: Final[tuple[Resource, ...]] = tuple(
             for module in (
                 batches,
                 cluster,
+                commands,
                 documents,
                 groups,
                 instance_disks,

@@ -121,6 +121,17 @@ class Table:
         return Refused(404, f"{self.kind} {name} does not exist")
 
 
+def job_number(call: Call) -> int:
+    """Return the number of the job which the path names.
+
+    :raises Refused: 404 for a number which no job can have.
+    """
+    text = call.uri["job_id"]
+    if len(text) > 18:
+        raise Refused(404, f"job {text[:18]}... does not exist")
+    return int(text)
+
+
 def etag(uuid: str, serial_no: int) -> str:
     """Make the tag of a state of an object."""
     return f'"{uuid}-{serial_no}"'

@@ -25,8 +25,8 @@ from ganeti.rapi.declare import (
     Resource,
     Result,
 )  # fmt: skip
-from ganeti.rapi.resources import lists
-from ganeti.rapi.resources.common import NULL, uris
+from ganeti.rapi.resources import commands, lists
+from ganeti.rapi.resources.common import NULL, job_number, uris
 
 _BULK_FIELDS: Final = (
     "id",
@@ -63,15 +63,8 @@ async def _list(call: Call) -> Any:
     return uris("/2/jobs", "id", [row[0] for row in rows])
 
 
-def _job_id(call: Call) -> int:
-    text = call.uri["job_id"]
-    if len(text) > 18:
-        raise Refused(404, f"job {text[:18]}... does not exist")
-    return int(text)
-
-
 async def _show(call: Call) -> Any:
-    number = _job_id(call)
+    number = job_number(call)
     (row,) = await call.master.call("QueryJobs", [number], _FIELDS)
     if row is None:
         raise Refused(404, f"job {number} does not exist")
@@ -79,7 +72,9 @@ async def _show(call: Call) -> Any:
 
 
 async def _cancel(call: Call) -> Any:
-    return await call.master.call("CancelJob", _job_id(call))
+    if call.query["kill"]:
+        return await call.master.call("CancelJob", job_number(call), True)
+    return await call.master.call("CancelJob", job_number(call))
 
 
 async def _wait(call: Call) -> Any:
@@ -87,13 +82,14 @@ async def _wait(call: Call) -> Any:
     wanted = {name: _either(call.body[name], call.query[name]) for name in call.body}
     if wanted["fields"] is None:
         raise Refused(400, "required parameter 'fields' is missing")
+    timeout_s = call.query["timeout"]
     answer = await call.master.call(
         "WaitForJobChange",
-        _job_id(call),
+        job_number(call),
         wanted["fields"],
         wanted["previous_job_info"],
         wanted["previous_log_serial"],
-        _WAIT_S,
+        _WAIT_S if timeout_s is None else max(0, min(timeout_s, _WAIT_S)),
     )
     if answer == wire.NO_CHANGE:
         return None
@@ -169,6 +165,7 @@ RESOURCES: Final = (
                 (declare.BULK, *lists.ARGUMENTS),
                 headers=lists.HEADERS,
             ),
+            POST: commands.SUBMIT,
         },
     ),
     Resource(
@@ -180,6 +177,13 @@ RESOURCES: Final = (
                 _cancel,
                 "Cancel a job.",
                 Result(ht.Tuple(ht.Bool, ht.Str), "[whether it is canceled, a sentence]"),
+                (
+                    Query(
+                        "kill",
+                        "1: also end a running job whose process can be ended",
+                        default=False,
+                    ),
+                ),
             ),
         },
     ),
@@ -201,6 +205,7 @@ RESOURCES: Final = (
                     Query("fields", "fields of the job, separated by commas", WORDS),
                     Query("previous_job_info", f"{_KNOWN_INFO}, as a JSON list", VALUES),
                     Query("previous_log_serial", _KNOWN_SERIAL, NUMBER),
+                    Query("timeout", f"longest time in seconds, at most {_WAIT_S}", NUMBER),
                 ),
                 fields={
                     "fields": Field(ht.Maybe(ht.ListOf(ht.Str)), "fields of the job"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import ht
@@ -16,6 +17,13 @@ from ganeti.rapi.resources import lists
 _ROWS: Final = Result(
     types.QueryResponse, "fields, and data: [status, value] for each, a list for each object"
 )
+# The methods of the master which complete names, and refuse unknown ones.
+_BY_NAMES: Final = {
+    query_const.INSTANCE: "QueryInstances",
+    query_const.NODE: "QueryNodes",
+    query_const.GROUP: "QueryGroups",
+    query_const.NETWORK: "QueryNetworks",
+}
 _FIELDS: Final = Query("fields", "fields wanted, separated by commas", declare.WORDS)
 
 
@@ -45,6 +53,10 @@ async def _query_filtered(call: Call) -> Any:
     if not fields:
         raise Refused(400, "required parameter 'fields' is missing")
     qfilter = body["qfilter"] if body["filter"] is None else body["filter"]
+    if body["names"] is not None:
+        if qfilter is not None or lists.wanted_of_query(call):
+            raise Refused(400, "'names' and a filter, an order or a page exclude each other")
+        return await _named(call, fields, body["names"])
     if lists.wanted_of_query(call):
         return await _page(call, fields, qfilter)
     return await call.master.call("Query", _resource(call), fields, qfilter)
@@ -53,6 +65,24 @@ async def _query_filtered(call: Call) -> Any:
 async def _page(call: Call, fields: list[str], qfilter: Any) -> Any:
     what = _resource(call)
     return await lists.page(call, what, f"/2/query/{what}", fields, qfilter)
+
+
+async def _named(call: Call, fields: Sequence[str], names: Sequence[str]) -> Any:
+    """Query objects by their names, in this order."""
+    what = _resource(call)
+    method = _BY_NAMES.get(what)
+    if method is None:
+        raise Refused(400, f"objects of kind '{what}' are selected by a filter, not by names")
+    if not names:
+        return await call.master.call("Query", what, fields, None)
+    full = [row[0] for row in await call.master.call(method, names, ["name"], False)]
+    condition = ["|", *(["=", "name", name] for name in full)]
+    found = await call.master.call("Query", what, [*fields, "name"], condition)
+    rows = {row[-1][1]: row[:-1] for row in found["data"]}
+    for name in full:
+        if name not in rows:
+            raise Refused(404, f"{what} {name} does not exist")
+    return {"fields": found["fields"][:-1], "data": [rows[name] for name in full]}
 
 
 async def _fields(call: Call) -> Any:
@@ -82,6 +112,11 @@ RESOURCES: Final = (
                     "fields": Field(ht.Maybe(ht.ListOf(ht.Str)), "fields wanted"),
                     "qfilter": Field(ht.Maybe(ht.List), "filter, as [operator, ...]"),
                     "filter": Field(ht.Maybe(ht.List), "older name of qfilter"),
+                    "names": Field(
+                        ht.Maybe(ht.ListOf(ht.NonEmptyString)),
+                        "names or UUIDs instead of a filter; the answer has their order, a short"
+                        " name is completed, and an unknown one is an error",
+                    ),
                 },
                 access=READERS,
             ),
