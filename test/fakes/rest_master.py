@@ -54,6 +54,114 @@ def jobs_that_succeed(ids: list[int] | None, fields: list[str]) -> list[Any]:
     ]
 
 
+JOB = {
+    "id": 12,
+    "status": "waiting",
+    "summary": ["INSTANCE_STARTUP(web1)"],
+    "priority": 0,
+    "opcode": "INSTANCE_STARTUP(web1)",
+    "opcode_number": 1,
+    "opcodes": 1,
+    "since": 1000.5,
+    "message": None,
+    "message_time": None,
+}
+REASON = {
+    "kind": "lock",
+    "text": "lock instance/web1 (exclusive), held by job 11",
+    "jobs": [11],
+    "lock": "instance/uuid",
+    "name": "instance/web1",
+    "mode": "exclusive",
+    "since": 1000.5,
+    "holders": [{"job": 11, "name": "job-11"}],
+    "before": [],
+    "wanted": ["instance/uuid"],
+}
+#: Answers about the work of the cluster, of the shapes of :mod:`ganeti.luxi.answers`.
+RECORDS: dict[str, Any] = {
+    "ExplainJob": {
+        "job": JOB,
+        "reasons": [REASON],
+        "holds": [{"lock": "cluster/BGL", "name": "cluster/BGL", "mode": "shared"}],
+        "chain": [{"depth": 1, "job": {**JOB, "id": 11, "status": "running"}, "reasons": []}],
+        "more": False,
+        "notes": [],
+    },
+    "QueryQueue": {
+        "queue": {
+            "at_work": 2,
+            "limit": 20,
+            "in_line": 0,
+            "unfinished": 2,
+            "ended_per_s": 0.5,
+            "drained": False,
+            "ending": False,
+            "paused": "",
+            "paused_since": None,
+        },
+        "jobs": [{"job": JOB, "reasons": [REASON], "position": 1, "holds": []}],
+        "more_jobs": 1,
+        "locks": [
+            {
+                "lock": "instance/uuid",
+                "name": "instance/web1",
+                "mode": "exclusive",
+                "holders": [{"job": 11, "name": "job-11"}],
+                "waiting": [{"job": 12, "name": "job-12", "mode": "exclusive"}],
+                "since": 999.0,
+            }
+        ],
+        "more_locks": 0,
+    },
+    "FindCommits": {
+        "commits": [
+            {
+                "serial": 7,
+                "time": 1000.5,
+                "before": 6,
+                "job": 11,
+                "opcode": "OP_INSTANCE_STARTUP",
+                "source": "gnt:client:gnt-instance",
+                "reason": "",
+                "person": "alice",
+                "count": 1,
+                "changes": [["instances", "web1", "changed", ["admin_state"]]],
+            }
+        ],
+        "next": 7,
+        "newest": 9,
+    },
+    "FindAuditLines": {
+        "entries": [
+            {
+                "line": 3,
+                "time": 1000.5,
+                "event": "ended",
+                "job": 11,
+                "status": "success",
+                "ops": ["INSTANCE_STARTUP(web1)"],
+                "person": "alice",
+                "program": "REST",
+                "reason": [["gnt:user", "because"]],
+                "lost": 0,
+                "late": None,
+            }
+        ],
+        "next": None,
+        "unreadable": 0,
+    },
+    "QueryObjectsAt": lambda serial, what, names, fields: {
+        "serial": serial,
+        "time": 1000.5,
+        "rows": [
+            [{"name": name, "beparams": {"maxmem": 64}}.get(field) for field in fields]
+            for name in names or ["a"]
+        ],
+    },
+}
+
+
 def busy_master() -> FakeMaster:
     """One which has an answer of the right shape to everything that is asked."""
     master = FakeMaster()
@@ -101,6 +209,12 @@ def busy_master() -> FakeMaster:
 
     master.answers.update(
         {
+            **RECORDS,
+            "ExplainJob": lambda job: (
+                [{"job": JOB, "reasons": []}, None]
+                if isinstance(job, list)
+                else RECORDS["ExplainJob"]
+            ),
             "RunQuery": run_query,
             "QueryNodes": rows,
             "QueryGroups": rows,

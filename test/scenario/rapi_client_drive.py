@@ -170,6 +170,17 @@ if hasattr(cluster, "SubmitJob"):  # what commands outside of the cluster use
     ask("GetGuestsUsage")
     ask("GetInstanceConsoleLog", ONE, lines=5)
 
+if hasattr(cluster, "GetHistory"):
+    ask("ExplainJob", 1)
+    ask("ExplainJobs", [1, 2])
+    ask("GetQueue", limit=10)
+    ask("GetAudit", limit=2, event="ended")
+    serial = ask("GetHistory", limit=2)["commits"][0]["serial"]
+    ask("GetInfoAt", serial)
+    for kind, name in (("Instance", ONE), ("Node", NODE1), ("Group", "default")):
+        ask(f"Get{kind}sAt", serial, bulk=True)
+        ask(f"Get{kind}At", serial, name)
+
 ask("GetNodes")
 ask("GetNodes", bulk=True)
 ask("GetNode", NODE2)
@@ -207,6 +218,10 @@ job("CreateNetwork", "net1", "192.0.2.0/24", gateway="192.0.2.1", tags="q,r")
 ask("GetNetworks")
 ask("GetNetworks", bulk=True)
 ask("GetNetwork", "net1")
+if hasattr(cluster, "GetHistory"):
+    serial = ask("GetHistory", limit=1)["commits"][0]["serial"]
+    ask("GetNetworksAt", serial)
+    ask("GetNetworkAt", serial, "net1")
 job("ConnectNetwork", "net1", "default", "bridged", "br0")
 job("DisconnectNetwork", "net1", "default")
 job("ModifyNetwork", "net1", mac_prefix="aa:bb:cc")

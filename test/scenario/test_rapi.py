@@ -210,6 +210,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
 
     rest.job("POST", "/2/networks", {"network_name": "n", "network": "192.0.2.0/24"})
     assert rest.get("/2/networks") == [{"name": "n", "uri": "/2/networks/n"}]
+    with_network = rest.get("/2/history?limit=1")["commits"][0]["serial"]
     rest.job(
         "PUT",
         "/2/networks/n/connect",
@@ -250,6 +251,9 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     rest.job("POST", "/2/instances", CREATE)
     assert rest.get("/2/instances") == [{"id": WEB, "uri": web}]
     assert rest.get(web)["beparams"]["memory"] == rest.get(web)["beparams"]["maxmem"]
+    with_web = rest.get("/2/history?limit=1")["commits"][0]["serial"]
+    not_kept = dict.fromkeys(("oper_state", "oper_ram", "oper_vcpus", "status"))
+    then = {**rest.get(web), **not_kept}
     job = rest.job("GET", f"{web}/info?static=1")
     assert WEB in str(job["opresult"])
     assert rest("GET", f"{web}/console")[0] == 503
@@ -304,6 +308,20 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     rest.job("DELETE", "/2/instances/www.example.com")
     assert rest.get("/2/instances?bulk=1") == []
 
+    past = f"/2/at/{with_web}"
+    assert rest.get(f"{past}/instances") == [{"id": WEB, "uri": f"{past}/instances/{WEB}"}]
+    assert rest.get(f"{past}/instances/{WEB}") == then
+    assert rest.get(f"{past}/instances?bulk=1") == [then]
+    assert [one["id"] for one in rest.get(f"{past}/nodes")] == [NODE1, NODE2, NODE3]
+    assert rest.get(f"{past}/nodes/{NODE2}")["pinst_list"] == [WEB]
+    assert rest.get(f"{past}/groups/default")["node_cnt"] == 3
+    assert rest.get(f"{past}/groups")[0]["name"] == "default"
+    assert rest.get(f"{past}/info")["master"] == NODE1
+    assert rest.get(f"/2/at/{with_network}/networks")[0]["name"] == "n"
+    assert rest.get(f"/2/at/{with_network}/networks/n")["network"] == "192.0.2.0/24"
+    assert rest("GET", f"/2/at/{with_network}/instances/{WEB}")[0] == 404
+    assert rest("GET", "/2/at/99999999/info")[0] == 404
+
     status, uuid = rest("POST", "/2/filters", {"priority": 9, "predicates": []})
     assert status == 200
     rule = f"/2/filters/{uuid}"
@@ -320,6 +338,14 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert rest.get("/2/jobs?bulk=1")[0]["id"] == 1
     assert rest("DELETE", "/2/jobs/1")[1][0] is False
     assert rest("GET", "/2/jobs/999999")[0] == 404
+    explained = rest.get("/2/jobs/1/explain")["lines"][1:]
+    assert explained == ["It waits for nothing: it has ended.", "It holds no lock."]
+    assert rest("GET", "/2/jobs/999999/explain")[0] == 404
+    first, missing = rest.get("/2/jobs/explain?ids=1,999999")
+    assert first["job"]["id"] == 1 and missing is None
+    assert rest.get("/2/queue")["queue"]["unfinished"] == 0
+    made = rest.get(f"/2/audit?object={WEB}&event=ended&limit=1000")["entries"][-1]
+    assert made["ops"] == [f"INSTANCE_CREATE({WEB})"] and made["person"] == "root"
     assert len(rest.get("/2/query/node?fields=name,role")["data"]) == 3
     found = rest("PUT", "/2/query/node", {"fields": ["name"], "qfilter": ["=", "name", NODE2]})[1]
     assert found["data"] == [[[0, NODE2]]]

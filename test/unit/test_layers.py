@@ -82,7 +82,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "job", "dependencies", "filters", "pause", "rate_meter", "catch_up", "outbox",
         ),
         ("commit", "subscriptions", "explain", "table", "worker"),
-        ("replication",),
+        ("overview", "replication"),
         ("publisher",),
         ("callbacks",),
         ("execution",),
@@ -93,8 +93,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "master": (
         ("fence", "queries", "luxi_server"),
-        ("history", "events", "access_records", "documents", "metrics"),
+        ("access_records", "audit_search", "history", "events", "documents", "metrics"),
         ("luxi_service",),
+    ),
+    "master/queries": (
+        ("guests", "service", "without_job"),
+        ("cluster", "pages"),
+        ("past",),
     ),
     "jobexec": (
         ("messages", "leftovers"),

@@ -242,16 +242,17 @@ class Config(Questions):
 
     # -- history ------------------------------------------------------------------------------
 
-    def commits(self) -> Iterator[history.Commit]:
+    def commits(self, before: int | None = None) -> Iterator[history.Commit]:
         """Iterate over all commits, the newest first; see :mod:`ganeti.config.history`.
 
+        :param before: only commits with smaller serial numbers.
         :raises ConfigurationError: the history cannot be read.
         """
         kept, newest = self._store.history, self.snapshot().serial_no
         if kept is None:
             return iter(())
         # A commit is in the history before it is carried out.
-        return (commit for commit in kept.commits() if commit.serial <= newest)
+        return (commit for commit in kept.commits(before) if commit.serial <= newest)
 
     def at(self, point: int | float) -> history.PastState:
         """Return an earlier state; see :func:`ganeti.config.history.state_at`."""

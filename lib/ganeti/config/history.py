@@ -369,12 +369,15 @@ class History:
             self._finished.append((self._name, self._size))
             self._fd = None
 
-    def commits(self) -> Iterator[Commit]:
+    def commits(self, before: int | None = None) -> Iterator[Commit]:
         """Iterate over all records, the newest first. A file is read when its records are needed.
 
+        :param before: only those with smaller serial numbers; files without any are not read.
         :raises ConfigurationError: a file cannot be read, or is not a file of the history.
         """
         for name in reversed(names(self._directory)):
+            if before is not None and first_serial(name) >= before:
+                continue
             path = f"{self._directory}/{name}"
             try:
                 text = fs.read_bytes(path)
@@ -382,7 +385,9 @@ class History:
                 return  # it was the oldest file and has just been removed
             except OSError as err:
                 raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
-            yield from reversed(_parse(path, text))
+            for commit in reversed(_parse(path, text)):
+                if before is None or commit.serial < before:
+                    yield commit
 
 
 def _line(commit: Commit) -> bytes:

@@ -25,7 +25,9 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import IO, Any, Final, NamedTuple
 
 from ganeti import errors
@@ -36,6 +38,8 @@ NOTHING: Final = "0" * 64
 _MODE: Final = 0o600
 # Number of bytes at the end of the file which contain its last line.
 _TAIL_BYTES: Final = 1 << 20
+#: Number of lines which :func:`newest_lines` keeps in memory.
+MOST_LINES: Final = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -155,6 +159,39 @@ def recent_lines(path: str, max_bytes: int) -> tuple[list[dict[str, Any]], bool]
         if len(lines) < read:
             return found, False
     return found, True
+
+
+def newest_lines(path: str, before: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Iterate over the lines of the chain, the newest first.
+
+    A file is read when its lines are needed, and of each only the last lines before `before`; at
+    most :data:`MOST_LINES` lines are kept at a time.
+
+    :param before: only lines with smaller numbers.
+    :returns: the number of each line, and the line as a dictionary, empty if it cannot be read.
+    :raises OSError: a file cannot be read.
+    """
+    for one in reversed(files(path)):
+        first = _first_number(one)
+        if first is None:
+            continue
+        end = before
+        while end is None or end > first:
+            most = None if end is None else end - first
+            numbered = enumerate(islice(_lines(one), most), start=first)
+            end = yield from _parsed(deque(numbered, MOST_LINES))
+        # A file may be renamed meanwhile: no line is returned twice.
+        before = first if before is None else min(before, first)
+
+
+def _parsed(
+    lines: Collection[tuple[int, bytes]],
+) -> Generator[tuple[int, dict[str, Any]], None, int]:
+    """Yield lines, the last one first; return the number of the first one, 0 without lines."""
+    number = 0
+    for number, line in sorted(lines, reverse=True):
+        yield number, _read(line)[0]
+    return number
 
 
 def append(path: str, data: bytes) -> None:

@@ -16,6 +16,7 @@ The modules, from the bottom:
 :mod:`.restore`       restores jobs which the master lacks from the copies of candidates
 :mod:`.subscriptions` clients which wait for a change of a job
 :mod:`.explain`       why a job waits; pure functions
+:mod:`.overview`      the whole queue in the predicted order, with the locks; pure functions
 :mod:`.table`         the live jobs, and the lock which guards them
 :mod:`.publisher`     shows committed states to clients
 :mod:`.callbacks`     what a running opcode may ask of the queue

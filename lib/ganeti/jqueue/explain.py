@@ -29,13 +29,23 @@ that never was in every detail.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 from ganeti.constants import job as const
 from ganeti.jqueue.filters import FilterVerdict, describe_rule
 from ganeti.jqueue.pause import Paused
 from ganeti.jqueue.rate_meter import RateMeter
 from ganeti.locking import LockWait, Owner
+from ganeti.luxi.answers import (
+    BriefExplanation,
+    ChainEntry,
+    Explanation,
+    HeldLock,
+    JobReport,
+    LockOwner,
+    QueueReport,
+    Reason,
+)
 
 LOCK = "lock"
 DEPENDENCY = "dependency"
@@ -53,103 +63,6 @@ MAX_CHAIN = 50
 WRITING_S = 1.0
 # Number of names in one line of text.
 _MAX_NAMED = 5
-
-
-class LockOwner(TypedDict):
-    """The holder of a lock: a job, or with ``job`` None a part of the daemon."""
-
-    job: int | None
-    name: str
-
-
-class Reason(TypedDict):
-    """Why a job does not go on; the table above says which kind has which further keys."""
-
-    kind: str
-    text: str
-    jobs: list[int]
-    lock: NotRequired[str]
-    name: NotRequired[str]
-    mode: NotRequired[str]
-    since: NotRequired[float]
-    holders: NotRequired[list[LockOwner]]
-    before: NotRequired[list[LockOwner]]
-    wanted: NotRequired[list[str]]
-    states: NotRequired[list[str]]
-    rule: NotRequired[str]
-    action: NotRequired[str]
-    position: NotRequired[int]
-    limit: NotRequired[int]
-
-
-class JobReport(TypedDict):
-    """A job in an answer. Times in seconds since the epoch.
-
-    ``opcode`` is the summary of the opcode at which the job is, None when it has ended;
-    ``opcode_number`` is its place, from 1, of ``opcodes``. ``message`` is the last log entry.
-    """
-
-    id: int
-    status: str
-    summary: list[str]
-    priority: int
-    opcode: str | None
-    opcode_number: int
-    opcodes: int
-    since: float | None
-    message: str | None
-    message_time: float | None
-
-
-class BriefExplanation(TypedDict):
-    """A job, and why it does not go on."""
-
-    job: JobReport
-    reasons: list[Reason]
-
-
-class ChainEntry(BriefExplanation):
-    """A job for which another one waits; ``depth`` 1 is a job for which the explained job waits."""
-
-    depth: int
-
-
-class HeldLock(TypedDict):
-    """A lock which the job holds; ``name`` is the lock for people."""
-
-    lock: str
-    name: str
-    mode: str
-
-
-class Explanation(BriefExplanation):
-    """The answer for one job.
-
-    ``chain`` is sorted by distance; ``more`` says whether it was cut after :data:`MAX_CHAIN` jobs.
-    """
-
-    holds: list[HeldLock]
-    chain: list[ChainEntry]
-    more: bool
-    notes: list[str]
-
-
-class QueueReport(TypedDict):
-    """The answer for the queue as a whole.
-
-    ``at_work``: jobs that have a worker, at most ``limit``. ``in_line``: jobs that wait only for a
-    worker. ``unfinished``: all jobs that have not ended. ``ended_per_s``: over the last minute.
-    """
-
-    at_work: int  # glossary: allow
-    limit: int
-    in_line: int
-    unfinished: int
-    ended_per_s: float
-    drained: bool
-    ending: bool
-    paused: str
-    paused_since: float | None
 
 
 class JobFacts(NamedTuple):
@@ -233,10 +146,7 @@ def explain(context: ExplainContext, job_id: int) -> Explanation | None:
     return {
         "job": _job(job),
         "reasons": own,
-        "holds": [
-            {"lock": lock, "name": context.lock_label(lock), "mode": mode}
-            for lock, mode in context.holds(job_id).items()
-        ],
+        "holds": held_locks(context, job_id),
         "chain": chain,
         "more": more,
         "notes": notes,
@@ -263,9 +173,19 @@ def explain_briefly(
 ) -> list[BriefExplanation | None]:
     """Explain several jobs without chains; None in the place of an unknown one."""
     found = [context.job(job_id) for job_id in job_ids]
+    return [None if job is None else brief_entry(context, job) for job in found]
+
+
+def brief_entry(context: ExplainContext, job: JobFacts) -> BriefExplanation:
+    """Explain one job without its chain."""
+    return {"job": _job(job), "reasons": reasons(context, job)}
+
+
+def held_locks(context: ExplainContext, job_id: int) -> list[HeldLock]:
+    """Return the locks which a job holds."""
     return [
-        None if job is None else {"job": _job(job), "reasons": reasons(context, job)}
-        for job in found
+        {"lock": lock, "name": context.lock_label(lock), "mode": mode}
+        for lock, mode in context.holds(job_id).items()
     ]
 
 

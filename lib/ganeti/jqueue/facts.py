@@ -51,6 +51,16 @@ def explain_context(
     )
 
 
+def unfinished(queue: JobQueue) -> list[int]:
+    """Return the ids of the jobs that have not ended, ascending."""
+    with queue.table.lock:
+        return sorted(
+            job_id
+            for job_id, job in queue.table.jobs.items()
+            if not job.new and job.status not in jobs.FINALIZED
+        )
+
+
 def queue_facts(queue: JobQueue) -> QueueFacts:
     """Return facts about the queue as a whole."""
     table, scheduler = queue.table, queue.scheduler

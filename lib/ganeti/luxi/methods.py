@@ -111,6 +111,25 @@ _TIME = ht.Within(_NUMBER, 0, 1 << 40)
 _STATE = ht.Or(_COUNT, ht.ListOf(_TIME))
 _TAG_KIND = ht.OneOf("kind", ("cluster", "nodegroup", "node", "instance", "network"))
 
+# Lines of an answer which is sent page by page.
+_PAGE = ht.Within(ht.Int, 1, 1000)
+_CHOSEN: dict[str, ht.Type] = {
+    "object": ht.NonEmptyString,
+    "person": ht.NonEmptyString,
+    "job": ht.JobId,
+    "since": _TIME,
+    "until": _TIME,
+}
+#: What commits of the configuration are searched for. ``object`` is a name or a UUID, ``kind`` its
+#: table in the configuration or ``cluster``; times are in seconds since the epoch.
+CHOSEN_COMMITS = ht.Shape(
+    "chosen", {}, {**_CHOSEN, "kind": ht.NonEmptyString, "opcode": ht.NonEmptyString}
+)
+#: What lines of the audit log are searched for.
+CHOSEN_LINES = ht.Shape(
+    "chosen", {}, {**_CHOSEN, "event": ht.NonEmptyString, "status": ht.NonEmptyString}
+)
+
 _JOB = Arg("job", ht.JobId)
 _VALUES = (Arg("names", _NAMES), Arg("fields", _FIELDS), Arg("use_locking", ht.Bool))
 
@@ -185,6 +204,14 @@ EXPLAIN_JOB = Method(
     "Returns why a job waits, with its chain of jobs; for a list why each of them waits, without"
     " chains; for null the load of the queue",
     (Arg("job", ht.Maybe(ht.Or(ht.JobId, ht.AtMost(ht.ListOf(ht.JobId), _MOST_NAMES)))),),
+    slow=True,
+    published=False,
+)
+QUERY_QUEUE = Method(
+    "QueryQueue",
+    "Returns the queue: the first jobs that have not ended, in the predicted order, with the"
+    " reasons why they wait, and the locks in use",
+    (Arg("limit", _COUNT),),
     slow=True,
     published=False,
 )
@@ -306,6 +333,28 @@ QUERY_CONFIG_HISTORY = Method(
     "QueryConfigHistory",
     "Returns the newest commits of the configuration, the newest first; null for all",
     (Arg("limit", ht.Maybe(_COUNT)),),
+    slow=True,
+    published=False,
+)
+FIND_COMMITS = Method(
+    "FindCommits",
+    "Returns the newest commits of the configuration which have what is chosen, page by page",
+    (Arg("chosen", CHOSEN_COMMITS), Arg("limit", _PAGE), Arg("before", ht.Maybe(_COUNT))),
+    slow=True,
+    published=False,
+)
+QUERY_OBJECTS_AT = Method(
+    "QueryObjectsAt",
+    "Returns fields of these objects, or of all, as an earlier state of the configuration has them,"
+    " without secrets",
+    (Arg("serial", _COUNT), Arg("what", ht.Str), Arg("names", _NAMES), Arg("fields", _FIELDS)),
+    slow=True,
+    published=False,
+)
+FIND_AUDIT_LINES = Method(
+    "FindAuditLines",
+    "Returns the newest lines of the audit log which have what is chosen, page by page",
+    (Arg("chosen", CHOSEN_LINES), Arg("limit", _PAGE), Arg("before", ht.Maybe(_COUNT))),
     slow=True,
     published=False,
 )

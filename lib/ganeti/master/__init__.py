@@ -11,6 +11,7 @@
 :mod:`.documents`        the documents which programs keep in the cluster
 :mod:`.metrics`          what the daemon has measured, and its present state in numbers
 :mod:`.audit`            the logs of jobs, for people and as a proof
+:mod:`.audit_search`     searches in the audit log
 :mod:`.audit_copies`     sends the audit log to the other candidates
 :mod:`.startup`          the steps before the daemon serves: the locks of the node, the role
 :mod:`.fence`            ends the daemon when another master has taken over

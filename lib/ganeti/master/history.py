@@ -5,10 +5,13 @@ A serial number, or a time (a list with the seconds since the epoch), identifies
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
+from ganeti.luxi.answers import ChangeReport, CommitPage, CommitReport, Comparison
+from ganeti.utils.text import may_be_same
 
 if TYPE_CHECKING:
     from ganeti.config import Config
@@ -16,50 +19,8 @@ if TYPE_CHECKING:
 
 # Number of changes which the answer lists for each commit.
 _NAMED_CHANGES: Final = 20
-
-
-class CommitReport(TypedDict):
-    """A commit in the answer to ``QueryConfigHistory``.
-
-    ``serial`` and ``before`` are the serial numbers of the new and the old state, ``time`` is in
-    seconds since the epoch. ``count`` is the number of changes, None when the commit had too many
-    to be kept; ``changes`` lists the first ones as ``[kind, name, what, attributes]``. ``person``
-    is empty when it is not known.
-    """
-
-    serial: int
-    time: float
-    before: int
-    job: int | None
-    opcode: str | None
-    source: str
-    reason: str
-    person: str
-    count: int | None
-    changes: list[list[Any]]
-
-
-class ChangeReport(TypedDict):
-    """A changed object in the answer to ``QueryConfigChanges``.
-
-    ``what`` is ``added``, ``removed`` or ``changed``; ``old`` and ``new`` have the attributes which
-    changed.
-    """
-
-    kind: str
-    uuid: str
-    name: str
-    what: str
-    old: dict[str, Any] | None
-    new: dict[str, Any] | None
-
-
-class Comparison(TypedDict):
-    """The answer to ``QueryConfigChanges``, with the serial numbers of both states."""
-
-    first: int
-    last: int
-    changes: list[ChangeReport]
+#: Number of commits which one search looks at. It may be asked to go on.
+MOST_EXAMINED: Final = 2000
 
 
 def point_of(value: int | list[float]) -> int | float:
@@ -81,6 +42,49 @@ def commits(config: Config, limit: int | None) -> list[CommitReport]:
     :raises ConfigurationError: the history cannot be read.
     """
     return [_commit(commit) for commit in islice(config.commits(), limit)]
+
+
+def find(
+    config: Config, chosen: Mapping[str, Any], limit: int, before: int | None = None
+) -> CommitPage:
+    """Answer ``FindCommits``: return the newest commits which have what is chosen.
+
+    :param chosen: what a commit must have (:data:`ganeti.luxi.methods.CHOSEN_COMMITS`). Which
+        objects a commit changed that was too large to be kept is not known, so it has each of them.
+    :param limit: largest number of commits.
+    :param before: only commits with smaller serial numbers.
+    :raises ConfigurationError: the history cannot be read.
+    """
+    newest = config.snapshot().serial_no
+    found: list[CommitReport] = []
+    for count, commit in enumerate(config.commits(before), start=1):
+        if _is_chosen(commit, chosen):
+            found.append(_commit(commit))
+        if len(found) == limit or count == MOST_EXAMINED:
+            return {"commits": found, "next": commit.serial, "newest": newest}
+    return {"commits": found, "next": None, "newest": newest}
+
+
+def _is_chosen(commit: Commit, chosen: Mapping[str, Any]) -> bool:
+    author = commit.author
+    has = {
+        "job": author.job_id,
+        "opcode": author.opcode,
+        "person": author.person,
+    }
+    if any(has[key] != chosen[key] for key in has if chosen.get(key) is not None):
+        return False
+    since, until = chosen.get("since"), chosen.get("until")
+    if since is not None and commit.time_s < since or until is not None and commit.time_s > until:
+        return False
+    kind, name = chosen.get("kind"), chosen.get("object")
+    if commit.changes is None or kind is None and name is None:
+        return True
+    return any(
+        (kind is None or change.kind == kind)
+        and (name is None or name == change.uuid or may_be_same(name, change.name))
+        for change in commit.changes
+    )
 
 
 def _commit(commit: Commit) -> CommitReport:

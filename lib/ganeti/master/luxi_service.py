@@ -20,16 +20,17 @@ from ganeti.cmdlib import locks as cmdlib_locks
 from ganeti.config.history import Author
 from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
-from ganeti.jqueue import explain, facts
+from ganeti.jqueue import explain, facts, overview
 from ganeti.luxi import methods
 from ganeti.luxi import protocol as wire
 from ganeti.luxi.methods import Method, Right
-from ganeti.master import access_records, documents, history, metrics
+from ganeti.master import access_records, audit_search, documents, history, metrics
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
-from ganeti.master.queries import cluster, guests, pages, service, without_job
+from ganeti.master.queries import cluster, guests, pages, past, service, without_job
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
+from ganeti.platform import paths
 from ganeti.query import engine, job_rules
 from ganeti.utils import clock, text
 from ganeti.utils.effort import Effort
@@ -84,6 +85,7 @@ class LuxiService:
     def __init__(self, context: MasterContext, events: EventLog | None = None) -> None:
         self._context = context
         self._events = events or EventLog()
+        self._past = past.PastStates(context.config)
         # Changes of rules reach configuration and queue in the same order.
         self._filter_lock = threading.Lock()
         self._access_records = access_records.AccessRecords()
@@ -229,10 +231,7 @@ class LuxiService:
     @_serves(methods.EXPLAIN_JOB)
     def _explain_job(self, request: LuxiRequest, job: Any) -> None:
         # None means the queue, an id one job with its chain, a list several jobs without.
-        data = self._context.config.snapshot()
-        context = facts.explain_context(
-            self._queue, self._context.locks, lambda name: cmdlib_locks.lock_label(data, name)
-        )
+        context = self._explain_context()
         if job is None:
             request.answer(explain.explain_queue(context.queue))
             return
@@ -243,6 +242,18 @@ class LuxiService:
         if found is None:
             raise errors.JobLost(f"job {job} does not exist")
         request.answer(found)
+
+    def _explain_context(self) -> explain.ExplainContext:
+        data = self._context.config.snapshot()
+        return facts.explain_context(
+            self._queue, self._context.locks, lambda name: cmdlib_locks.lock_label(data, name)
+        )
+
+    @_serves(methods.QUERY_QUEUE)
+    def _query_queue(self, request: LuxiRequest, limit: int) -> None:
+        job_ids = facts.unfinished(self._queue)
+        locks = self._context.locks.table()
+        request.answer(overview.overview(self._explain_context(), job_ids, locks, limit))
 
     @_serves(methods.READ_CONSOLE_LOG)
     def _read_console_log(
@@ -455,6 +466,30 @@ class LuxiService:
     @_serves(methods.QUERY_CONFIG_HISTORY)
     def _config_history(self, request: LuxiRequest, limit: int | None) -> None:
         request.answer(history.commits(self._context.config, limit))
+
+    @_serves(methods.FIND_COMMITS)
+    def _find_commits(
+        self, request: LuxiRequest, chosen: dict[str, Any], limit: int, before: int | None
+    ) -> None:
+        request.answer(history.find(self._context.config, chosen, limit, before))
+
+    @_serves(methods.FIND_AUDIT_LINES)
+    def _find_audit_lines(
+        self, request: LuxiRequest, chosen: dict[str, Any], limit: int, before: int | None
+    ) -> None:
+        path = paths.current().log_audit_file
+        request.answer(audit_search.find(path, chosen, limit, before))
+
+    @_serves(methods.QUERY_OBJECTS_AT)
+    def _objects_at(
+        self,
+        request: LuxiRequest,
+        serial: int,
+        what: str,
+        names: list[str] | None,
+        fields: list[str],
+    ) -> None:
+        request.answer(self._past.query(serial, what, names or (), fields, _effort(request)))
 
     @_serves(methods.QUERY_CONFIG_CHANGES)
     def _config_changes(self, request: LuxiRequest, first: Any, last: Any) -> None:

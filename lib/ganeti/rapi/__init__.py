@@ -29,6 +29,7 @@ the job.
 :mod:`.demand`          whether the cluster demands a password for every request
 :mod:`.origin`          refuses requests which a page of another site makes a browser send
 :mod:`.schema`          JSON Schema of types
+:mod:`.typed`           types of answers, from their declarations in Python
 :mod:`.operation_names` names of operations in the OpenAPI description
 :mod:`.openapi`         the OpenAPI description
 :mod:`.pages`           the documentation of the resources

@@ -58,7 +58,7 @@ _LINKS: Final = (
 )
 _NAME: Final = re.compile(r"[\w._-]+", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+")
-_PATTERNS: Final = {"job_id": _NUMBER, "disk_index": _NUMBER}
+_PATTERNS: Final = {"job_id": _NUMBER, "disk_index": _NUMBER, "serial": _NUMBER}
 _KNOWN_METHODS: Final = (GET, PUT, POST, DELETE, "HEAD")
 
 

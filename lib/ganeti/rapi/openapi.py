@@ -32,7 +32,7 @@ _ABOUT: Final = (
     " Live values, such as the memory of a guest, do not change the tag."
 )
 _NAMES: Final = r"^[A-Za-z0-9_.-]+$"
-_NUMBERS: Final = ("job_id", "disk_index")
+_NUMBERS: Final = ("job_id", "disk_index", "serial")
 # The query fields of an object of each resource.
 _KINDS: Final = {
     "instances": query_const.INSTANCE,
@@ -43,6 +43,8 @@ _KINDS: Final = {
     "filters": query_const.FILTER,
     "os": query_const.OS,
 }
+# Resources which are shown together with others.
+_GROUPED: Final = {"queue": "jobs", "history": "history", "audit": "history", "at": "history"}
 _SCHEMES: Final[dict[str, dict[str, Any]]] = {
     declare.FLAG: {"type": "integer", "enum": [0, 1]},
     declare.TEXT: {"type": "string"},
@@ -205,6 +207,8 @@ def _who(operation: Operation) -> str:
 def _subject(resource: Resource) -> str:
     words = resource.path.strip("/").split("/")
     known = words[1] if len(words) > 1 else ""
+    if known in _GROUPED:
+        return _GROUPED[known]
     return (
         known.partition("-")[0]
         if known in (*_KINDS, "query", "documents", "instances-multi-alloc")
@@ -288,7 +292,11 @@ _REFERENCE: Final = {
 
 
 def _kind(resource: Resource) -> str:
-    return _KINDS.get(_subject(resource) if "/os" not in resource.path else "os", "")
+    if "/os" in resource.path:
+        return _KINDS["os"]
+    # /2/at/{serial}/instances has the objects of /2/instances.
+    words = resource.path.replace("/at/{serial}/", "/").split("/")
+    return _KINDS.get(words[2] if len(words) > 2 else "", "")
 
 
 def rights(operation: Operation) -> str:

@@ -100,6 +100,14 @@ def match_name_component(
     return found[0] if len(found) == 1 else None
 
 
+def may_be_same(one: str, other: str) -> bool:
+    """Tell whether two host names may be of one object: ``web1`` stands for ``web1.example.com``.
+
+    No two objects of a kind have such names.
+    """
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
 def shell_quote(value: str) -> str:
     """Quote a text so that a POSIX shell reads it as one word."""
     return shlex.quote(value)

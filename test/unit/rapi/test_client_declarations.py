@@ -248,9 +248,13 @@ def _reachable(name: str) -> tuple[Resource, str, set[str]]:
         assert changed != request, f"{name}: {other} changes nothing"
         found |= changed.names()
     if more:
-        for field in resource.body_fields(request.method).keys() - required.keys() - found:
+        # A function which only reads takes arguments of the query.
+        reads = request.method == declare.GET
+        fields = _declared(resource, "GET") if reads else resource.body_fields(request.method)
+        for field in set(fields) - required.keys() - found - (ALWAYS.keys() if reads else set()):
             changed = _sent(name, **required, **{field: "x"})
-            assert changed.body[field] == "x", f"{name}: {field} is not sent"
+            sent = dict(changed.query) if reads else changed.body
+            assert sent[field] == "x", f"{name}: {field} is not sent"
             found |= changed.names()
     if name in DRY_RUN_AMONG_OTHERS:
         found |= _sent(name, **required, dry_run=True).names()

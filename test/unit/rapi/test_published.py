@@ -50,6 +50,28 @@ OWN_RESOURCES = {
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}", "DELETE"): "snapshots that stay",
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}/restore", "POST"): "snapshots that stay",
     (f"{_INSTANCE}/copy", "POST"): "a new instance from another one",
+    ("/2/jobs/{job_id}/explain", "GET"): "why a job waits",
+    ("/2/jobs/explain", "GET"): "why jobs wait",
+    ("/2/queue", "GET"): "the queue in the predicted order, and the locks",
+    ("/2/history", "GET"): "the history of the configuration",
+    ("/2/audit", "GET"): "the audit log",
+    **dict.fromkeys(
+        (
+            (f"/2/at/{{serial}}/{what}", "GET")
+            for what in (
+                "info",
+                "instances",
+                "instances/{instance_name}",
+                "nodes",
+                "nodes/{node_name}",
+                "groups",
+                "groups/{group_name}",
+                "networks",
+                "networks/{network_name}",
+            )
+        ),
+        "earlier states of the configuration",
+    ),
 }
 # Query arguments which only our version has: most programs cannot send a body with GET.
 OWN_QUERY = {

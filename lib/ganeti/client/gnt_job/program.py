@@ -207,12 +207,12 @@ def explain(values: Values, arguments: list[str]) -> int:
 
         output.write_data(found, values.output_format)
         return failures.EXIT_SUCCESS
-    from ganeti.client.gnt_job import explain as job_explain
+    from ganeti.luxi import explain_text
 
     for number, explanation in enumerate(found):
         if number:
             terminal.out("")
-        for line in job_explain.describe(explanation, time.time()):
+        for line in explain_text.describe(explanation, time.time()):
             terminal.out(line)
     return failures.EXIT_SUCCESS
 

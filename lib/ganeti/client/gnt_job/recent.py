@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import closing, failures, filters, listing, terminal
-from ganeti.client.gnt_job import explain
 from ganeti.constants import job as const
+from ganeti.luxi import explain_text as explain
 from ganeti.utils import author, digits
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, filters, jobs, listing, live, table, terminal
 from ganeti.cli import options as opt
-from ganeti.client.gnt_job import explain
 from ganeti.luxi import client as luxi
+from ganeti.luxi import explain_text as explain
 
 if TYPE_CHECKING:
     from typing import Any

@@ -1,5 +1,14 @@
 """Answers about the objects of the cluster: the configuration, and live data where needed.
 
+===================== ===================================================================
+:mod:`.service`       the queries, and the live data which they need
+:mod:`.guests`        what guests use, and what they wrote to their consoles
+:mod:`.without_job`   opcodes that only read, without a job
+:mod:`.cluster`       the cluster as a whole
+:mod:`.pages`         lists which are filtered, ordered and divided into pages
+:mod:`.past`          objects as an earlier state of the configuration has them
+===================== ===================================================================
+
 :class:`QueryService` is what logical units use (:class:`ganeti.cmdlib.base.Queries`).
 """
 

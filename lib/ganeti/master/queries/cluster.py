@@ -17,6 +17,7 @@ from ganeti.objects import codec, disk_templates
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import MasterContext
+    from ganeti.config.view import Questions
 
 _STORED = (
     "enabled_hypervisors",
@@ -71,19 +72,28 @@ _STORED = (
 
 def cluster_info(context: MasterContext) -> dict[str, Any]:
     """Return everything about the cluster that is not secret, by its published name."""
-    config = context.config
+    return {
+        **stored_info(context.config),
+        "software_version": cluster_const.RELEASE_VERSION,
+        "protocol_version": cluster_const.PROTOCOL_VERSION,
+        "config_version": cluster_const.CONFIG_VERSION,
+        "os_api_version": cluster_const.OS_API_VERSION,
+        "export_version": cluster_const.EXPORT_VERSION,
+        "vcs_version": f"(ganeti) version {FULL_VERSION}",
+        "architecture": service.architecture(),
+    }
+
+
+def stored_info(config: Questions) -> dict[str, Any]:
+    """Return what a state of the configuration says about the cluster, by its published name.
+
+    What the program says, such as its version, is missing.
+    """
     cluster = config.cluster()
     state = codec.to_dict(cluster)
     collectors = cluster.data_collectors
     info = {name: state.get(name) for name in _STORED}
     info.update(
-        software_version=cluster_const.RELEASE_VERSION,
-        protocol_version=cluster_const.PROTOCOL_VERSION,
-        config_version=cluster_const.CONFIG_VERSION,
-        os_api_version=cluster_const.OS_API_VERSION,
-        export_version=cluster_const.EXPORT_VERSION,
-        vcs_version=f"(ganeti) version {FULL_VERSION}",
-        architecture=service.architecture(),
         name=cluster.cluster_name,
         master=config.master_node().name,
         default_hypervisor=cluster.primary_hypervisor,

@@ -27,7 +27,7 @@ from ganeti.objects import storage_units as units
 from ganeti.platform import paths
 from ganeti.query import engine, resources
 from ganeti.query import filter as query_filter
-from ganeti.query.field import HOSTNAME, NODATA, OFFLINE, Mark, Resource
+from ganeti.query.field import HOSTNAME, NODATA, OFFLINE, Mark, Resource, Source
 from ganeti.query.resources import instance as instance_fields
 from ganeti.query.resources import node as node_fields
 from ganeti.query.view import View, prefixes
@@ -132,6 +132,40 @@ def query_values(
         (wrong_input), an unknown name, or the first part of several names (unknown_entity).
         Commands which change objects find them with these queries.
     """
+    resource = _with_fields(what, fields)
+    names = _names_of(context.config.snapshot(), resource, names or ())
+    qfilter = query_filter.names_filter(names, resource.name_field)
+    view = _view(context, resource, fields, qfilter)
+    return _values(resource, view, fields, names, LiveData(context), effort or Effort())
+
+
+def past_values(
+    data: ConfigData,
+    what: str,
+    names: Sequence[str | int],
+    fields: Sequence[str],
+    effort: Effort,
+) -> list[list[Any]]:
+    """Return what :func:`query_values` would have returned in an earlier state.
+
+    Fields which need live data are None, because nobody kept them.
+
+    :param data: the earlier state.
+    :raises errors.OpPrereqError: as :func:`query_values`.
+    """
+    resource = _with_fields(what, fields)
+    names = _names_of(data, resource, names)
+    kept = [name for name in fields if not engine.live_needs(resource, (name,))]
+    rows = _values(resource, View(data), kept, names, _NothingLive(), effort)
+    place = {name: number for number, name in enumerate(kept)}
+    return [[row[place[name]] if name in place else None for name in fields] for row in rows]
+
+
+def _with_fields(what: str, fields: Sequence[str]) -> Resource:
+    """Return a kind of object which must have these fields.
+
+    :raises errors.OpPrereqError: no such kind of object, or an unknown field (wrong_input).
+    """
     resource = resources.lookup(what)
     _check_names(fields)
     unknown = [name for name in fields if resource.field(name) is None]
@@ -139,11 +173,20 @@ def query_values(
         raise errors.OpPrereqError(
             f"unknown fields of {what}: {', '.join(unknown)}", errors.ECODE_INVAL
         )
-    names = _names_of(context, resource, names or ())
+    return resource
+
+
+def _values(
+    resource: Resource,
+    view: View,
+    fields: Sequence[str],
+    names: Sequence[str | int],
+    source: Source,
+    effort: Effort,
+) -> list[list[Any]]:
+    """Return plain values of the fields; names which the caller gave must exist."""
     qfilter = query_filter.names_filter(names, resource.name_field)
-    view = _view(context, resource, fields, qfilter)
-    effort = effort or Effort()
-    items, columns = engine.select(resource, view, fields, qfilter, LiveData(context), effort)
+    items, columns = engine.select(resource, view, fields, qfilter, source, effort)
     if names:
         _refuse_unknown(resource, view, items, names)
         _refuse_ambiguous(resource, view, items, names)
@@ -184,13 +227,11 @@ def _choice_with_names(context: MasterContext, resource: Resource, qfilter: Any)
     names = query_filter.requested_names(qfilter, resource.name_field)
     if names is None:
         return qfilter
-    found = _names_of(context, resource, names)
+    found = _names_of(context.config.snapshot(), resource, names)
     return qfilter if found == names else query_filter.names_filter(found, resource.name_field)
 
 
-def _names_of(
-    context: MasterContext, resource: Resource, names: Sequence[str | int]
-) -> list[str | int]:
+def _names_of(data: ConfigData, resource: Resource, names: Sequence[str | int]) -> list[str | int]:
     """Return names of objects; where a UUID is given, the name of the object which has it.
 
     Every request which names nodes, instances, node groups or networks comes here or to
@@ -199,7 +240,7 @@ def _names_of(
     """
     if resource.name not in _NAMED or not resource.table:
         return list(names)
-    table = getattr(context.config.snapshot(), resource.table)
+    table = getattr(data, resource.table)
     return [table[name].name if name in table else name for name in names]
 
 
@@ -452,6 +493,13 @@ _ROWS: dict[str, Callable[[Any, set[str], Any], list[dict[str, Any]]]] = {
 
 def _mark(answer: Result) -> Mark:
     return OFFLINE if answer.offline else NODATA
+
+
+class _NothingLive:
+    """Stands for the nodes where no field needs them."""
+
+    def collect(self, view: View, kinds: frozenset[str], items: list[Any]) -> None:
+        """Collect nothing."""
 
 
 class LiveData:

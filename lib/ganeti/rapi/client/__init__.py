@@ -84,6 +84,7 @@ from .networks import Networks
 from .nodes import Nodes
 from .pages import Page, Pages
 from .queries import Queries
+from .records import Records
 from .tags import Tags
 from .transport import (
     CertificateError,
@@ -173,6 +174,7 @@ class GanetiRapiClient(
     Queries,
     Pages,
     Commands,
+    Records,
 ):
     """The REST interface of a cluster.
 

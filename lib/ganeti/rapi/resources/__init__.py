@@ -18,6 +18,7 @@ from ganeti.rapi.resources import (
     networks,
     nodes,
     query,
+    records,
     service,
 )
 from ganeti.rapi.resources.common import Table
@@ -39,6 +40,7 @@ RESOURCES: Final[tuple[Resource, ...]] = tuple(
                 networks,
                 nodes,
                 query,
+                records,
                 service,
             )
             for resource in module.RESOURCES

@@ -37,12 +37,15 @@ async def _features(_call: Call) -> list[str]:
 
 
 async def _info(call: Call) -> dict[str, Any]:
-    info: dict[str, Any] = await call.master.call("QueryClusterInfo")
-    for name, alias in _ALIASES.items():
-        info[alias] = info.get(name)
+    info = with_aliases(await call.master.call("QueryClusterInfo"))
     # The serial number of the cluster is not published; its time of change replaces it.
     call.etag = etag(info["uuid"], info["mtime"])
     return info
+
+
+def with_aliases(info: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of the cluster with the other names of some values."""
+    return {**info, **{alias: info.get(name) for name, alias in _ALIASES.items()}}
 
 
 async def _os(call: Call) -> Any:

@@ -12,12 +12,15 @@ from ganeti.rapi import declare
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import DELETE, GET, PUT, Job, Query, Read, Resource, Result
 from ganeti.rapi.resources import lists
+from ganeti.utils.digits import is_number
 
 Adjust = Callable[[dict[str, Any]], None]
 
 _TAG: Final = Query("tag", "a tag; may be given several times", declare.MANY, param="tags")
 TAGS: Final = Result(ht.ListOf(ht.NonEmptyString), "the tags")
 NULL: Final = Result(ht.NoneType, "null")
+# Length of a text from the path which an error repeats.
+_SHOWN: Final = 100
 
 
 def _same(_values: dict[str, Any]) -> None:
@@ -55,15 +58,10 @@ class Table:
 
         :param query: further arguments.
         """
-        result = Result(
-            ht.ListOf(ht.Dict),
-            f"[{{{self._id_name}, uri}}], or with bulk whole objects",
-            self.fields,
-        )
         return Read(
             self._list,
             doc,
-            result,
+            self._list_result(),
             (declare.BULK, *query, *lists.ARGUMENTS),
             headers=lists.HEADERS,
         )
@@ -72,6 +70,10 @@ class Table:
         """Declare the operation which returns the object in the path."""
         result = Result(ht.Dict, f"the {self.kind}", self.fields)
         return Read(self.show, doc, result, (declare.LOCK,))
+
+    def _list_result(self) -> Result:
+        what = f"[{{{self._id_name}, uri}}], or with bulk whole objects"
+        return Result(ht.ListOf(ht.Dict), what, self.fields)
 
     async def _list(self, call: Call) -> list[dict[str, Any]]:
         if lists.wanted(call):
@@ -102,6 +104,53 @@ class Table:
         call.etag = etag(found["uuid"], found["serial_no"])
         return found
 
+    # -- earlier states ----------------------------------------------------------------------------
+
+    def at_resources(self, handler: str) -> tuple[Resource, Resource]:
+        """Declare the resources of the list and of an object, as an earlier state has them."""
+        names = f"{self.kind}s"
+        of = "of an earlier state of the configuration"
+        whole = Result(ht.Dict, f"the {self.kind}", self.fields)
+        path = self._path.replace("/2/", "/2/at/{serial}/", 1)
+        return (
+            Resource(
+                path,
+                f"at_{handler}",
+                {
+                    GET: Read(
+                        self._list_at,
+                        f"List the {names} {of}. Null stands for what it does not say.",
+                        self._list_result(),
+                        (declare.BULK,),
+                        access=declare.READERS,
+                    )
+                },
+            ),
+            Resource(
+                f"{path}/{{{self.kind}_name}}",
+                f"at_{handler}_name",
+                {
+                    GET: Read(
+                        self._show_at,
+                        f"Show {_A[self.kind]} {of}. Null stands for what it does not say.",
+                        whole,
+                        access=declare.READERS,
+                    )
+                },
+            ),
+        )
+
+    async def _list_at(self, call: Call) -> list[dict[str, Any]]:
+        if call.query["bulk"]:
+            return [self._object(row) for row in await rows_at(call, self.kind, [], self.fields)]
+        names = [row[0] for row in await rows_at(call, self.kind, [], ["name"])]
+        return uris(self._path.replace("/2/", f"/2/at/{serial_of(call)}/", 1), self._id_name, names)
+
+    async def _show_at(self, call: Call) -> dict[str, Any]:
+        name = call.uri[f"{self.kind}_name"]
+        rows = await rows_at(call, self.kind, [name], self.fields)
+        return self._object(rows[0])
+
     def _object(self, row: Sequence[Any]) -> dict[str, Any]:
         found = dict(zip(self.fields, row, strict=True))
         self._adjust(found)
@@ -122,14 +171,43 @@ class Table:
 
 
 def job_number(call: Call) -> int:
-    """Return the number of the job which the path names.
+    """Return the number of the job in the path.
 
-    :raises Refused: 404 for a number which no job can have.
+    :raises Refused: 404 when no job can have it.
     """
-    text = call.uri["job_id"]
-    if len(text) > 18:
-        raise Refused(404, f"job {text[:18]}... does not exist")
+    number = job_number_of(call.uri["job_id"])
+    if number is None:
+        raise Refused(404, f"job {call.uri['job_id'][:_SHOWN]} does not exist")
+    return number
+
+
+def job_number_of(text: str) -> int | None:
+    """Return the number of a job; None for a text which no job can have as its number."""
+    found = int(text) if is_number(text) else ht.MAX_JOB_ID + 1
+    return found if found <= ht.MAX_JOB_ID else None
+
+
+def serial_of(call: Call) -> int:
+    """Return the serial number in the path.
+
+    :raises Refused: 404 when no configuration can have it.
+    """
+    text = call.uri["serial"]
+    if not is_number(text):
+        raise Refused(404, f"there is no serial number {text[:_SHOWN]}")
     return int(text)
+
+
+async def rows_at(
+    call: Call, what: str, names: Sequence[str], fields: Sequence[str]
+) -> list[list[Any]]:
+    """Return fields of objects as the state in the path has them.
+
+    :param what: kind of the objects, as in queries.
+    """
+    found = await call.master.call("QueryObjectsAt", serial_of(call), what, names, fields)
+    rows: list[list[Any]] = found["rows"]
+    return rows
 
 
 def etag(uuid: str, serial_no: int) -> str:
@@ -145,6 +223,7 @@ def uris(path: str, id_name: str, names: Sequence[Any]) -> list[dict[str, Any]]:
 # The objects with tags, in sentences.
 _A: Final = {
     "nodegroup": "a node group",
+    "group": "a node group",
     "instance": "an instance",
     "network": "a network",
     "node": "a node",

@@ -19,7 +19,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.client.gnt_job import explain as job_explain
+from ganeti.luxi import explain_text as job_explain
 from ganeti.platform import paths
 from ganeti.utils.net import wait_readable
 

@@ -1,4 +1,4 @@
-"""The texts with which ``gnt-job explain`` and ``gnt-job top`` describe a job.
+"""The texts with which ``gnt-job explain``, ``gnt-job top`` and the REST interface describe a job.
 
 The master reports the facts and the reasons (request ``ExplainJob``); this module writes them as
 text.

@@ -1,0 +1,273 @@
+"""The shapes of answers which only our masters give: about the queue, and about the past.
+
+Other masters do not have these methods (:mod:`ganeti.luxi.methods`, *published*). The master builds
+the answers, ``gnt-*`` commands write them as text, and the REST interface passes them on and
+describes them (:mod:`ganeti.rapi.typed`).
+
+All times are in seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+# -- the queue -------------------------------------------------------------------------------------
+
+
+class LockOwner(TypedDict):
+    """The holder of a lock: a job, or with ``job`` None a part of the daemon."""
+
+    job: int | None
+    name: str
+
+
+class Reason(TypedDict):
+    """Why a job does not go on: ``kind`` is one word, ``text`` says the same to people.
+
+    :mod:`ganeti.jqueue.explain` says which kind has which further keys.
+    """
+
+    kind: str
+    text: str
+    jobs: list[int]
+    lock: NotRequired[str]
+    name: NotRequired[str]
+    mode: NotRequired[str]
+    since: NotRequired[float]
+    holders: NotRequired[list[LockOwner]]
+    before: NotRequired[list[LockOwner]]
+    wanted: NotRequired[list[str]]
+    states: NotRequired[list[str]]
+    rule: NotRequired[str]
+    action: NotRequired[str]
+    position: NotRequired[int]
+    limit: NotRequired[int]
+
+
+class JobReport(TypedDict):
+    """A job in an answer. Times in seconds since the epoch.
+
+    ``opcode`` is the summary of the opcode at which the job is, None when it has ended;
+    ``opcode_number`` is its place, from 1, of ``opcodes``. ``message`` is the last log entry.
+    """
+
+    id: int
+    status: str
+    summary: list[str]
+    priority: int
+    opcode: str | None
+    opcode_number: int
+    opcodes: int
+    since: float | None
+    message: str | None
+    message_time: float | None
+
+
+class BriefExplanation(TypedDict):
+    """A job, and why it does not go on."""
+
+    job: JobReport
+    reasons: list[Reason]
+
+
+class ChainEntry(BriefExplanation):
+    """A job for which another one waits; ``depth`` 1 is a job for which the explained job waits."""
+
+    depth: int
+
+
+class HeldLock(TypedDict):
+    """A lock which the job holds; ``name`` is the lock for people."""
+
+    lock: str
+    name: str
+    mode: str
+
+
+class Explanation(BriefExplanation):
+    """The answer for one job.
+
+    ``chain`` is sorted by distance; ``more`` says whether it was cut after 50 jobs.
+    """
+
+    holds: list[HeldLock]
+    chain: list[ChainEntry]
+    more: bool
+    notes: list[str]
+
+
+class QueueReport(TypedDict):
+    """The answer for the queue as a whole.
+
+    ``at_work``: jobs that have a worker, at most ``limit``. ``in_line``: jobs that wait only for a
+    worker. ``unfinished``: all jobs that have not ended. ``ended_per_s``: over the last minute.
+    """
+
+    at_work: int  # glossary: allow
+    limit: int
+    in_line: int
+    unfinished: int
+    ended_per_s: float
+    drained: bool
+    ending: bool
+    paused: str
+    paused_since: float | None
+
+
+class QueueEntry(BriefExplanation):
+    """A job that has not ended, in the answer to ``QueryQueue``.
+
+    ``position`` is its place, from 1, in the predicted order in which jobs go on: those which run,
+    those which wait for locks, each after the jobs for which it waits, and those which wait for a
+    worker. It is None for a job about which that is not known: a filter rule keeps it back, or it
+    waits for such a job.
+    """
+
+    position: int | None
+    holds: list[HeldLock]
+
+
+class LockWaiter(TypedDict):
+    """One which waits for a lock: a job, or with ``job`` None a part of the daemon."""
+
+    job: int | None
+    name: str
+    mode: str
+
+
+class LockReport(TypedDict):
+    """A lock in use.
+
+    ``mode`` is ``shared``, ``exclusive`` or None when nobody holds the lock; ``since`` is the time
+    at which the first of its holders got it. ``waiting`` is in the order in which they are served.
+    """
+
+    lock: str
+    name: str
+    mode: str | None
+    holders: list[LockOwner]
+    waiting: list[LockWaiter]
+    since: float | None
+
+
+class QueueOverview(TypedDict):
+    """The answer to ``QueryQueue``.
+
+    ``jobs`` is in the predicted order; those without a position come last. ``more_jobs`` and
+    ``more_locks`` are the numbers of jobs and locks which are not in the answer.
+    """
+
+    queue: QueueReport
+    jobs: list[QueueEntry]
+    more_jobs: int
+    locks: list[LockReport]
+    more_locks: int
+
+
+# -- the history of the configuration --------------------------------------------------------------
+
+
+class CommitReport(TypedDict):
+    """A commit in the answers to ``QueryConfigHistory`` and ``FindCommits``.
+
+    ``serial`` and ``before`` are the serial numbers of the new and the old state, ``time`` is in
+    seconds since the epoch. ``count`` is the number of changes, None when the commit had too many
+    to be kept; ``changes`` lists the first ones as ``[kind, name, what, attributes]``. ``person``
+    is empty when it is not known.
+    """
+
+    serial: int
+    time: float
+    before: int
+    job: int | None
+    opcode: str | None
+    source: str
+    reason: str
+    person: str
+    count: int | None
+    changes: list[list[Any]]
+
+
+class ChangeReport(TypedDict):
+    """A changed object in the answer to ``QueryConfigChanges``.
+
+    ``what`` is ``added``, ``removed`` or ``changed``; ``old`` and ``new`` have the attributes which
+    changed.
+    """
+
+    kind: str
+    uuid: str
+    name: str
+    what: str
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+
+
+class Comparison(TypedDict):
+    """The answer to ``QueryConfigChanges``, with the serial numbers of both states."""
+
+    first: int
+    last: int
+    changes: list[ChangeReport]
+
+
+class CommitPage(TypedDict):
+    """The answer to ``FindCommits``, the newest commit first.
+
+    ``next`` is the value of ``before`` with which the search goes on, None at the end of the
+    history; a page may have fewer commits than wanted, and still a next one. ``newest`` is the
+    present serial number.
+    """
+
+    commits: list[CommitReport]
+    next: int | None
+    newest: int
+
+
+class PastObjects(TypedDict):
+    """The answer to ``QueryObjectsAt``.
+
+    ``serial`` and ``time`` are those of the state. ``rows`` has the values of the fields of each
+    object, None where the configuration does not say it.
+    """
+
+    serial: int
+    time: float
+    rows: list[list[Any]]
+
+
+# -- the audit log ---------------------------------------------------------------------------------
+
+
+class AuditEntry(TypedDict):
+    """A line of the audit log: ``event`` is ``accepted`` or ``ended``.
+
+    ``reason`` has pairs of source and text; ``person`` and ``program`` are what they say about who
+    submitted the job, empty when it is not known. ``lost`` is the number of lines before this one
+    which could not be written; ``late`` is the time at which a later master wrote the line.
+    """
+
+    line: int
+    time: float
+    event: str
+    job: int
+    status: str
+    ops: list[str]
+    person: str
+    program: str
+    reason: list[list[str]]
+    lost: int
+    late: float | None
+
+
+class AuditPage(TypedDict):
+    """The answer to ``FindAuditLines``, the newest line first.
+
+    ``next`` is the value of ``before`` with which the search goes on, None at the end of the log; a
+    page may have fewer lines than wanted, and still a next one. ``unreadable`` is the number of
+    lines on the way which cannot be read; ``gnt-cluster audit --verify`` names them.
+    """
+
+    entries: list[AuditEntry]
+    next: int | None
+    unreadable: int
