@@ -25,8 +25,12 @@ RUNTIME = [
 ]
 #: With it, commands and daemons send traces when OTEL_EXPORTER_OTLP_ENDPOINT is set.
 TRACING = ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"]
+#: With it, the REST daemon accepts WebSockets.
+WEBSOCKET = ["wsproto>=1.2"]
 DEVELOPMENT = [
     *TRACING,
+    *WEBSOCKET,
+    "websockets",
     "pytest",
     "pytest-xdist",
     "hypothesis",
@@ -64,7 +68,7 @@ setup(
     packages=find_packages("lib"),
     package_data={"": ["*.rst", "py.typed"]},
     install_requires=RUNTIME,
-    extras_require={"dev": DEVELOPMENT, "tracing": TRACING},
+    extras_require={"dev": DEVELOPMENT, "tracing": TRACING, "websocket": WEBSOCKET},
     entry_points={
         "console_scripts": [f"gnt-{name}=ganeti.client.gnt_{name}.program:run" for name in COMMANDS]
     },

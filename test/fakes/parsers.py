@@ -46,7 +46,7 @@ from ganeti.htools.loading import monitoring as htools_monitoring
 from ganeti.htools.loading import request as htools_request
 from ganeti.htools.loading import rest as htools_rest
 from ganeti.htools.loading import text as htools_text
-from ganeti.http import auth, document, head, messages
+from ganeti.http import auth, document, frames, head, messages
 from ganeti.hypervisor import console_log, host, rootfs
 from ganeti.hypervisor.chroot import parse as chroot
 from ganeti.hypervisor.kvm import guest_agent, privileges, probe, runtime
@@ -747,6 +747,15 @@ BYTES: dict[str, Parser] = {
     "exit code": Parser(web._exit_code, (b"7\n",)),
     "HTTP head": Parser(
         messages.parse_head, (b"GET /2/info?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5",)
+    ),
+    "frames of a WebSocket": Parser(
+        lambda value: frames.Frames(1000).feed(value),
+        (
+            # A text in two parts with a ping between them, a text, the end; all bytes masked by 0.
+            b"\x01\x82\0\0\0\0ab\x89\x81\0\0\0\0p\x80\x83\0\0\0\0\xe2\x82\xac",
+            b"\x81\xfe\x00\xc8\0\0\0\0" + b"x" * 200,
+            b"\x88\x85\0\0\0\0\x03\xe8bye",
+        ),
     ),
     "introduction": Parser(
         messages.parse_introduction, (messages.introduction("169.254.0.7", "169.254.169.254", 80),)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fakes.http_lab import HttpLab, receive_answer
 from fakes.rest_master import FakeMaster
 from ganeti.rapi.application import RestApplication
+from ganeti.rapi.declare import Resource
 from ganeti.rapi.identify import Identities
+from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
 
 
@@ -56,13 +58,18 @@ class Rest:
 
 @contextlib.contextmanager
 def rest_lab(
-    tmp_path: Path, master: FakeMaster | None = None, users: str = "root pw write\n"
+    tmp_path: Path,
+    master: FakeMaster | None = None,
+    users: str = "root pw write\n",
+    resources: Sequence[Resource] = RESOURCES,
 ) -> Iterator[Rest]:
     """An application in front of a master that is made up."""
     file = tmp_path / "users"
     file.write_text(users)
     master = master or FakeMaster()
-    lab = HttpLab(lambda: RestApplication(master, Identities([Users(str(file))])))
+    lab = HttpLab(
+        lambda: RestApplication(master, Identities([Users(str(file))]), resources=resources)
+    )
     try:
         yield Rest(lab, master)
     finally:

@@ -43,7 +43,7 @@ MODULES = {
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 150),
     "ganeti-confd": ("import ganeti.server.confd", 119),
-    "ganeti-mond": ("import ganeti.server.mond", 86),
+    "ganeti-mond": ("import ganeti.server.mond", 88),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 63),
     "gnt-node": ("import ganeti.client.gnt_node.program", 52),
 }

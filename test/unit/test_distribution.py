@@ -41,12 +41,14 @@ _TESTED = {
     "cryptography": ("python3-cryptography", ("utils/test_x509.py",)),
     "yaml": ("python3-yaml", ("cli/test_output.py", "rapi/test_represent.py")),
     "pyinotify": ("python3-pyinotify", ("confd/test_source.py",)),
+    "wsproto": ("python3-wsproto", ("http/test_websocket.py",)),
 }
 # Parts of packages which are imported under names of their own.
 _PARTS = {
     "cryptography": ("_cffi_backend", "cffi"),
     "OpenSSL": ("cryptography", "_cffi_backend", "cffi"),
     "yaml": ("_yaml",),
+    "wsproto": ("h11",),
 }
 # Those which wait for the server need no other client.
 _CHOSEN = ("-m", "not long and not larger", "-k", "not slow and not unauthenticated")
@@ -71,7 +73,7 @@ def _link(name: str, directory: Path) -> bool:
     found = [
         path
         for path in (_PACKAGES / name, *_PACKAGES.glob(f"{name}.*"))
-        if path.name == name or path.suffix in (".py", ".so")
+        if path.exists() and (path.name == name or path.suffix in (".py", ".so"))
     ]
     for path in found:
         (directory / path.name).symlink_to(path)

@@ -308,8 +308,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("request",),
     ),
     "http": (
-        ("auth", "client", "document", "head", "peers", "tls_stream"),
+        ("auth", "client", "document", "frames", "head", "peers", "tls_stream"),
         ("messages", "server"),
+        ("websocket",),
         ("event_server",),
         ("access_log",),
     ),
@@ -522,6 +523,7 @@ IMPORTERS = {
     "pyinotify": {"utils/inotify.py"},
     "numpy": {"htools/arrays.py"},
     "opentelemetry": {"utils/otlp.py"},
+    "wsproto": {"http/frames.py"},
     "pyparsing": {"query/filter.py", "storage/drbd/parse.py"},
     # What people read on a terminal, and what they ask for over HTTP; neither package sees the
     # other.

@@ -6,6 +6,8 @@
 :mod:`.received`     collects an answer up to a limit, for both clients
 :mod:`.auth`         which certificates may make node calls
 :mod:`.event_server` serves many clients in one process
+:mod:`.websocket`    the handshake of a WebSocket, and one that is connected
+:mod:`.frames`       the frames of a WebSocket
 :mod:`.tls_stream`   TLS for the connections of that server
 :mod:`.head`         reads the head of a request, by one rule for all servers
 :mod:`.messages`     reads requests, and writes the heads of answers

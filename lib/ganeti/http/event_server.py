@@ -18,6 +18,9 @@ which has not read anything for the longest time (:mod:`ganeti.utils.unread`). R
 connection are answered one after the other; meanwhile the server reads no more than a small buffer
 holds. A request which only reads is given up when its client has gone.
 
+A request may begin a WebSocket (:mod:`ganeti.http.websocket`), of which one address may have
+:attr:`Limits.sockets_per_address`. It is an idle connection in no respect: others do not end it.
+
 When too many clients connect, the client which was idle longest is disconnected. When none is idle,
 it is the one which has been sending its request for longest, among those of the address with most
 of them; the same happens when one address has more unfinished requests than it may. When too many
@@ -40,10 +43,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ganeti import errors
-from ganeti.http import messages, peers
+from ganeti.http import messages, peers, websocket
 from ganeti.http.head import MAX_HEADERS
 from ganeti.http.messages import Head, Refused, Response
 from ganeti.http.tls_stream import TlsProtocol, Unserved
+from ganeti.http.websocket import Socket, SocketClosed, WebSocket
 from ganeti.utils import memory, net
 from ganeti.utils.unread import UnreadAnswers
 
@@ -53,6 +57,7 @@ HEAD_S = 10.0
 BODY_S = 60.0
 IDLE_S = 300.0
 WRITE_S = 30.0
+PING_S = 20.0
 _TLS_END_S = 5.0
 # A refused client may still be sending; it reads the answer only if the server receives that.
 _LINGER_S = 2.0
@@ -60,6 +65,7 @@ BODIES_BYTES = 128 << 20
 ANSWERS_BYTES = 128 << 20
 ADDRESS_ANSWERS_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 18
+_SOCKET_READ_BYTES = 1 << 14
 _BACKLOG = 512
 # A request which has just begun is not given up in favour of another client.
 _JUST_BEGUN_S = 1.0
@@ -82,6 +88,9 @@ class Limits(NamedTuple):
     :ivar answers_bytes: memory for answers which clients have not read yet. One answer may be
         larger, when there is no other one.
     :ivar answers_per_address: likewise, for the answers to one address.
+    :ivar sockets_per_address: number of WebSockets of one address; None for no such limit.
+    :ivar ping_s: a WebSocket from which nothing has come for so long is asked whether its client is
+        there; after as long again without an answer it ends.
     """
 
     clients: int = 4000
@@ -95,6 +104,8 @@ class Limits(NamedTuple):
     bodies_per_address: int | None = None
     answers_bytes: int = ANSWERS_BYTES
     answers_per_address: int = ADDRESS_ANSWERS_BYTES
+    sockets_per_address: int | None = None
+    ping_s: float = PING_S
 
 
 class Incoming(NamedTuple):
@@ -145,8 +156,10 @@ class Accepted(NamedTuple):
 class Application(Protocol):
     """The application which answers the requests."""
 
-    async def begin(self, incoming: Incoming) -> Accepted | Response:
+    async def begin(self, incoming: Incoming) -> Accepted | Response | WebSocket:
         """Check the head of a request: accept it, or answer it without its body.
+
+        A WebSocket is an answer only to its handshake (:func:`ganeti.http.websocket.wanted`).
 
         :raises Refused: the request is refused with an error.
         """
@@ -155,7 +168,7 @@ class Application(Protocol):
         """Return the answer to a refused request."""
 
 
-class _Gone(Exception):
+class _Gone(SocketClosed):
     """The client has closed the connection, or the server has."""
 
 
@@ -192,10 +205,11 @@ class Server:
         # Connections whose request is being received, with the time of its first byte, in the order
         # in which these came.
         self._receiving: dict[_Connection, float] = {}
-        # What each address has: connections, unfinished requests, bytes of bodies.
+        # What each address has: connections, unfinished requests, bytes of bodies, WebSockets.
         self._clients_of: Counter[str] = Counter()
         self._unfinished_of: Counter[str] = Counter()
         self._bodies_of: Counter[str] = Counter()
+        self._sockets_of: Counter[str] = Counter()
         # Connections with TLS on which no client is served: handshakes, and ends of connections.
         self._unserved = Unserved(max(1, self._limits.clients // _UNSERVED_SHARE))
         self._bodies_bytes = 0
@@ -225,6 +239,11 @@ class Server:
     def unread_bytes(self) -> int:
         """Size of all answers which clients have not read yet, in bytes."""
         return self._unread.bytes
+
+    @property
+    def sockets(self) -> int:
+        """Number of connected WebSockets."""
+        return self._sockets_of.total()
 
     @property
     def unfinished(self) -> int:
@@ -261,7 +280,7 @@ class Server:
         tasks = list(self._connections.values())
         if tasks:
             for connection in self._connections:
-                connection.last = True
+                connection.stop()
             _done, late = await asyncio.wait(tasks, timeout=grace_s)
             for task in late:
                 task.cancel()
@@ -389,6 +408,20 @@ class Server:
         self._bodies_bytes -= size
         _count_down(self._bodies_of, network, size)
 
+    def begin_socket(self, network: str) -> None:
+        """Count a WebSocket.
+
+        :raises Refused: the address has too many.
+        """
+        most = self._limits.sockets_per_address
+        if most is not None and self._sockets_of[network] >= most:
+            raise _busy(f"your address has {most} WebSockets, and may not have more")
+        self._sockets_of[network] += 1
+
+    def end_socket(self, network: str) -> None:
+        """Do not count a WebSocket any more."""
+        _count_down(self._sockets_of, network, 1)
+
     def begin_sending(self, connection: _Connection, size: int) -> None:
         """Note that an answer is kept for a client; disconnect others above the limits."""
         for slow in self._unread.add(connection, size):
@@ -467,6 +500,8 @@ class _Connection:
         #: The server counts it as a connection of its address.
         self.counted = False
         self._gone: asyncio.Future[None] | None = None
+        # Done when the server stops, for a WebSocket.
+        self._stopped: asyncio.Future[None] | None = None
         peer = writer.get_extra_info("peername")
         self.set_peer(peer[0] if isinstance(peer, tuple) else "-")
         self.last = False
@@ -478,6 +513,12 @@ class _Connection:
         """Say who the client is: the address for logs, and the network for the limits."""
         self.peer = address
         self.network = peers.client_network(address)
+
+    def stop(self) -> None:
+        """End the connection after the present request; end a WebSocket now."""
+        self.last = True
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(None)
 
     async def serve(self) -> None:
         """Answer requests until the client or the server ends the connection."""
@@ -537,7 +578,13 @@ class _Connection:
             if body_taken:
                 self._server.end_receiving(self)
             keep = head.keep_alive and not self.last
+            # After a refused handshake, a proxy may take what follows for frames.
+            keep = keep and not websocket.wanted(head)
             accepted = await self._server.application.begin(Incoming(head, self.peer))
+            if isinstance(accepted, WebSocket):
+                user = accepted.user
+                await self._serve_socket(head, accepted, began)
+                return False
             if isinstance(accepted, Response):
                 response = accepted
             else:
@@ -572,11 +619,10 @@ class _Connection:
         """Return the answer to a request; give up one which only reads when the client has gone."""
         if not accepted.only_reads:
             return await accepted.answer(body)
-        if self._gone is None:
-            self._gone = asyncio.ensure_future(self._wait_until_gone())
+        gone = self._gone_future()
         work = asyncio.ensure_future(accepted.answer(body))
         try:
-            await asyncio.wait((work, self._gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()
         finally:
@@ -584,6 +630,12 @@ class _Connection:
         with contextlib.suppress(asyncio.CancelledError, Refused):
             await work
         raise _Gone("the client has gone before its answer was complete")
+
+    def _gone_future(self) -> asyncio.Future[None]:
+        """Return what is done when the client has gone."""
+        if self._gone is None:
+            self._gone = asyncio.ensure_future(self._wait_until_gone())
+        return self._gone
 
     async def _wait_until_gone(self) -> None:
         with contextlib.suppress(OSError):
@@ -683,21 +735,82 @@ class _Connection:
                 if chunked:
                     await self._send(b"0\r\n\r\n", b"")
         finally:
-            fields = head.headers if head is not None else {}
-            self._server.note(
-                Exchange(
-                    self.peer,
-                    user,
-                    line,
-                    response.status,
-                    sent,
-                    fields.get("referer", "-"),
-                    fields.get("user-agent", "-"),
-                    time.monotonic() - began,
-                )
-            )
+            self._note(user, line, head, response.status, sent, began)
             if isinstance(body, AsyncGenerator):
                 await body.aclose()
+
+    def _note(
+        self, user: str, line: str, head: Head | None, status: int, sent: int, began: float
+    ) -> None:
+        """Write a line into the access log."""
+        fields = head.headers if head is not None else {}
+        self._server.note(
+            Exchange(
+                self.peer,
+                user,
+                line,
+                status,
+                sent,
+                fields.get("referer", "-"),
+                fields.get("user-agent", "-"),
+                time.monotonic() - began,
+            )
+        )
+
+    async def _serve_socket(self, head: Head, accepted: WebSocket, began: float) -> None:
+        """Accept the handshake of a WebSocket, and serve it until it ends.
+
+        :raises Refused: the handshake is wrong, or the address has too many WebSockets.
+        """
+        server, limits = self._server, self._server.limits
+        headers = [*websocket.answer_headers(head), ("Server", server.server_name)]
+        times = websocket.Times(limits.ping_s, limits.body_s)
+        try:
+            one = Socket(self, times, accepted.most_message_bytes)
+        except ImportError:
+            raise Refused(
+                501,
+                "this server has no WebSockets, because the Python package wsproto is not"
+                " installed there (python3-wsproto in Debian). Install it and start the daemon"
+                " again.",
+            ) from None
+        server.begin_socket(self.network)
+        loop = asyncio.get_running_loop()
+        self._stopped = loop.create_future()
+        try:
+            if self.last:
+                self.stop()
+            start = messages.render_head(101, headers, length=None, close=False, now=time.time())
+            await self._send(start, b"")
+            broken = await websocket.serve(
+                one, accepted, gone=self._gone_future(), stop=self._stopped
+            )
+        finally:
+            server.end_socket(self.network)
+            self._note(accepted.user, head.line, head, 101, one.sent_bytes, began)
+        if broken:
+            await self._linger()
+
+    async def read(self) -> bytes:
+        """Receive what has come on a WebSocket."""
+        return await self._reader.read(_SOCKET_READ_BYTES)
+
+    async def send(self, data: bytes) -> None:
+        """Send on a WebSocket; returns when the client has taken all.
+
+        :raises SocketClosed: the client has gone, or does not read.
+        """
+        await self._send(b"", data)
+
+    def hold(self, size: int) -> None:
+        """Take memory for a message of a WebSocket, or release it if ``size`` is negative.
+
+        :raises Refused: there is none.
+        """
+        if size > 0:
+            self._server.hold(self.network, size)
+        else:
+            self._server.unhold(self.network, -size)
 
     async def _send(self, start: bytes, body: bytes) -> int:
         """Send as fast as the client receives, without copies of the body; return its length."""

@@ -235,8 +235,14 @@ def render_head(
         lines.append("Transfer-Encoding: chunked")
     elif length is not None and status not in (204, 304):
         lines.append(f"Content-Length: {length}")
-    lines.append("Connection: close" if close else "Connection: keep-alive")
+    lines.append(f"Connection: {_connection(status, close)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+
+
+def _connection(status: int, close: bool) -> str:
+    if status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return "Upgrade"
+    return "close" if close else "keep-alive"
 
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

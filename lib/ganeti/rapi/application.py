@@ -19,9 +19,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors
-from ganeti.http import messages
+from ganeti.http import messages, websocket
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
+from ganeti.http.websocket import Socket, SocketClosed, WebSocket
 from ganeti.rapi import checks, declare, failures, opcode_rights, openapi, origin, pages, represent
 from ganeti.rapi.batch import Asked, Batch, Prepared, Wanted
 from ganeti.rapi.call import Call, State
@@ -156,7 +157,7 @@ class RestApplication:
 
     # -- what the server calls -------------------------------------------------------------------
 
-    async def begin(self, incoming: Incoming) -> Accepted | Response:
+    async def begin(self, incoming: Incoming) -> Accepted | Response | WebSocket:
         """Check the head of a request."""
         head = incoming.head
         resource, uri = self._router.find(messages.decode_path(head.path))
@@ -167,12 +168,14 @@ class RestApplication:
         if resource.path in _ENTRANCES and represent.prefers_html(accept):
             # A browser: a person wants to read.
             return Response(303, b"", [("Location", _PAGE), *represent.SAFETY, represent.NO_STORE])
-        media_type = represent.choose(
-            accept, "" if isinstance(operation, Job) else operation.produces
-        )
         query = checks.published_names(messages.parse_query(head.query), self._state.arguments)
         asked = Asked(resource, operation, uri, query, head.headers, user)
         self._check_arguments(asked, head)
+        if isinstance(operation, Read) and operation.socket and websocket.wanted(head):
+            return await self._begin_socket(asked, operation.socket)
+        media_type = represent.choose(
+            accept, "" if isinstance(operation, Job) else operation.produces
+        )
         if head.length and origin.media_type(head) != JSON:
             raise Refused(415, f"the body must be {JSON}")
 
@@ -297,6 +300,17 @@ class RestApplication:
                 prepared = await self.prepare(asked, body)
                 value = await self.carry_out(prepared)
                 return await self._represent(operation, prepared.call, value, media_type)
+
+    async def _begin_socket(self, asked: Asked, run: declare.RunSocket) -> WebSocket:
+        """Return the WebSocket of an operation; what can be checked now is checked."""
+        with explained(asked.resource):
+            call = (await self.prepare(asked, None)).call
+
+        async def serve(socket: Socket) -> None:
+            with explained(asked.resource), contextlib.suppress(SocketClosed):
+                await run(call, socket)
+
+        return WebSocket(call.user or "-", serve)
 
     async def _represent(
         self, operation: Operation, call: Call, value: Any, media_type: str

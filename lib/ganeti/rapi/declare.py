@@ -23,6 +23,7 @@ from ganeti.rapi.rights import USER as USER
 from ganeti.rapi.rights import WRITE as WRITE
 
 if TYPE_CHECKING:
+    from ganeti.http.websocket import Socket
     from ganeti.rapi.call import Call
 
 GET, PUT, POST, DELETE = "GET", "PUT", "POST", "DELETE"
@@ -93,6 +94,7 @@ JOB_ID: Final = Result(ht.NonNegInt, "number of the job")
 #: Makes opcodes from a request; for operations which are not one opcode.
 Build = Callable[["Call", Mapping[str, Any]], list[OpCode]]
 Run = Callable[["Call"], Awaitable[Any]]
+RunSocket = Callable[["Call", "Socket"], Awaitable[None]]
 
 
 class Job(NamedTuple):
@@ -167,6 +169,8 @@ class Read(NamedTuple):
     :ivar waits: the request only waits, and does not count as a request to the master.
     :ivar headers: name -> description of each header which the answer may have, besides those of
         every answer.
+    :ivar socket: serves a client which wants a WebSocket (:mod:`ganeti.http.websocket`) instead of
+        an answer; None for an operation without one. Rights and arguments are those of the request.
     """
 
     run: Run
@@ -178,6 +182,7 @@ class Read(NamedTuple):
     produces: str = ""
     waits: bool = False
     headers: Mapping[str, str] = {}
+    socket: RunSocket | None = None
 
 
 class DirectChange(NamedTuple):

@@ -72,6 +72,7 @@ _ERRORS: Final = {
     "412": "the object has changed (If-Match)",
     "413": "the body is too large",
     "415": "the body is not JSON",
+    "426": "this version of the WebSocket protocol is not supported",
     "428": "the request needs a condition (If-Match, If-None-Match)",
     "429": "too many wrong passwords, or too many jobs of this user",
     "500": "internal error",
@@ -182,6 +183,11 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
         }
     if method == GET and not isinstance(operation, Job) and not produces:
         found["responses"]["304"] = {"description": "not changed (If-None-Match)"}
+    if isinstance(operation, Read) and operation.socket is not None:
+        found["responses"]["101"] = {
+            "description": "a WebSocket begins (for a request with Upgrade: websocket)"
+        }
+        found["responses"]["426"] = {"$ref": "#/components/responses/E426"}
     if isinstance(operation, Job):
         found["x-opcode"] = operation.opcode.OP_ID
     found["x-rights"] = sorted(operation.access)

@@ -10,8 +10,9 @@ headers, so they decide:
   page; without ``Sec-Fetch-Site`` it must be the host to which the request was sent;
 * ``Content-Type``: a form can only send the types in :data:`_FORM_TYPES`, also without a body.
 
-A link on a foreign page may lead to something which is only read. Programs send none of these
-headers, except that ``curl -d ''`` sends the type of a form.
+A link on a foreign page may lead to something which is only read, but not to a WebSocket: a browser
+lets the page of another site read from that, and sends the remembered password with the handshake.
+Programs send none of these headers, except that ``curl -d ''`` sends the type of a form.
 
 Source: W3C *Fetch Metadata Request Headers*; WHATWG *Fetch*, sections "Origin header" and "CORS
 protocol"; OWASP *Cross-Site Request Forgery Prevention Cheat Sheet*.
@@ -22,6 +23,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
+from ganeti.http import websocket
 from ganeti.http.messages import JSON, Head, Refused
 from ganeti.rapi.declare import Operation, Read
 
@@ -40,7 +42,9 @@ def check(head: Head, operation: Operation) -> None:
     reads = head.method in _SAFE_METHODS and isinstance(operation, Read)
     site = headers.get("sec-fetch-site")
     if site is not None:
-        follows_link = headers.get("sec-fetch-mode") == "navigate" and reads
+        follows_link = (
+            headers.get("sec-fetch-mode") == "navigate" and reads and not websocket.wanted(head)
+        )
         if site.strip().lower() not in _OWN_SITE and not follows_link:
             raise Refused(403, "the request comes from a page of another site")
     elif "origin" in headers and not _is_own(headers["origin"], headers.get("host", "")):

@@ -169,6 +169,8 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         per_address=max(1, clients // 2),
         unfinished_per_address=_UNFINISHED_OF_AN_ADDRESS,
         bodies_per_address=most.bodies_bytes // 2,
+        # The others are for requests beside them.
+        sockets_per_address=max(1, clients // 3),
     )
     server = event_server.Server(
         application,
