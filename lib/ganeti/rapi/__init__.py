@@ -22,6 +22,9 @@ the job.
 :mod:`.selectors`       for which instances a right holds
 :mod:`.roles`           the roles file: roles, pools of instances, quotas
 :mod:`.opcode_rights`   which opcodes a user may submit
+:mod:`.scope`           what a user with rights for some instances may see and do
+:mod:`.limited_master`  the master as such a user sees it
+:mod:`.limited_ops`     which opcodes such a user may submit
 :mod:`.passwords`       the forms of a password in the users file
 :mod:`.guesses`         limits how often passwords may be guessed, and whose check comes next
 :mod:`.pace`            counts how often something happens, for each user or address

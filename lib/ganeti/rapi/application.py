@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -23,7 +22,18 @@ from ganeti.http import messages, websocket
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
 from ganeti.http.websocket import Socket, SocketClosed, WebSocket
-from ganeti.rapi import checks, declare, failures, opcode_rights, openapi, origin, pages, represent
+from ganeti.opcodes.base import OpCode
+from ganeti.rapi import (
+    checks,
+    declare,
+    failures,
+    limited_ops,
+    opcode_rights,
+    openapi,
+    origin,
+    pages,
+    represent,
+)  # fmt: skip
 from ganeti.rapi.batch import Asked, Batch, Prepared, Wanted
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Job, Operation, Read, Resource
@@ -31,8 +41,10 @@ from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
 from ganeti.rapi.identify import Identities
 from ganeti.rapi.job_limits import JobLimits
+from ganeti.rapi.limited_master import LimitedMaster
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES, TABLES
+from ganeti.rapi.scope import Limits, Scopes
 from ganeti.rapi.users import User
 from ganeti.utils import suggest
 from ganeti.wire import json
@@ -121,6 +133,7 @@ class RestApplication:
     :param at_once: how many requests are sent to the master at a time.
     :param hub: the source of events.
     :param job_limits: limits for the jobs of each user; None for the usual ones.
+    :param scopes: makes the limits of users with rights for some instances.
     """
 
     def __init__(
@@ -132,12 +145,14 @@ class RestApplication:
         at_once: int = AT_ONCE,
         hub: Hub | None = None,
         job_limits: JobLimits | None = None,
+        scopes: Scopes | None = None,
         resources: Sequence[Resource] = RESOURCES,
     ) -> None:
         self._master = master
         self._identities = identities
         self._require_authentication = require_authentication
         self._job_limits = job_limits or JobLimits(master)
+        self._scopes = scopes or Scopes(master)
         self._slots = asyncio.Semaphore(at_once)
         self._state = State(
             hub or Hub(master),
@@ -151,8 +166,9 @@ class RestApplication:
             ),
             Batch(self).run,
             self._job_limits,
-            functools.partial(opcode_rights.check, opcode_rights.offers(resources)),
+            self._check_opcodes,
         )
+        self._offers = opcode_rights.offers(resources)
         self._router = Router(resources)
 
     # -- what the server calls -------------------------------------------------------------------
@@ -217,8 +233,11 @@ class RestApplication:
         :raises errors.GenericError: the operation is refused.
         """
         resource, operation, uri, query, headers, user = asked
+        limits = self._limits(asked)
+        if limits is not None:
+            uri = await limits.admit(uri)
         call = Call(
-            self._master,
+            self._master if limits is None else LimitedMaster(self._master, limits),
             self._state,
             resource.handler,
             uri,
@@ -228,18 +247,21 @@ class RestApplication:
             body=checks.checked_body(operation, body),
             user="" if user is None else user.name,
             why=query.get(declare.REASON.name, [""])[0],
+            limits=limits,
             who=user,
         )
         wanted = headers.get("if-match")
         if wanted is not None and resource.tagged:
             current = await TABLES[resource.tagged].current_etag(
-                self._master, next(iter(uri.values()))
+                call.master, next(iter(uri.values()))
             )
             if not represent.tag_matches(wanted, current, weak=False):
                 raise Refused(
                     412, f"the {resource.tagged} has changed", headers=[("ETag", current)]
                 )
         ops = checks.opcodes(call, operation) if isinstance(operation, Job) else []
+        if limits is not None:
+            await limited_ops.check(limits, ops)
         return Prepared(resource, operation, call, ops)
 
     async def carry_out(self, prepared: Prepared) -> Any:
@@ -254,6 +276,30 @@ class RestApplication:
             found = await self._master.call("RunQuery", prepared.ops[0].to_dict())
             return operation.at_once(found["result"], found["warnings"])
         return await self._job_limits.submit(call.user, prepared.ops)
+
+    def _limits(self, asked: Asked) -> Limits | None:
+        """Return the limits of a user with rights for some instances; None without limits."""
+        resource, operation = asked.resource, asked.operation
+        (method,) = (name for name, one in resource.operations.items() if one is operation)
+        return self._scopes.of(asked.user, operation.access, resource.handler, method)
+
+    async def _check_opcodes(self, user: User, ops: Sequence[OpCode]) -> None:
+        """Refuse opcodes which a user may not submit.
+
+        :raises Refused: 403; 404 for an instance which he does not see.
+        """
+        for op, grounds in zip(ops, opcode_rights.check(self._offers, user, ops), strict=True):
+            refused = None
+            for ground in grounds:
+                try:
+                    limits = self._scopes.of(user, *ground)
+                    if limits is not None:
+                        await limited_ops.check(limits, [op])
+                    break
+                except Refused as err:
+                    refused = err
+            else:
+                raise refused or Refused(403)
 
     @property
     def job_limits(self) -> JobLimits:
@@ -362,9 +408,7 @@ def _permit(user: User, operation: Operation, resource: Resource, method: str) -
 
     :raises Refused: 403.
     """
-    needed, handler = operation.access, resource.handler
-    if user.rights.area(user.name, needed, handler, _method(method)) is not None:
-        # A right for some instances is not enough for an operation on the whole cluster.
+    if not user.may(operation.access, resource.handler, _method(method)):
         raise Refused(403)
 
 

@@ -10,6 +10,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.rapi.events import Hub
 from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.master import Master
+from ganeti.rapi.scope import Limits
 from ganeti.rapi.users import User
 from ganeti.utils import author, clock
 
@@ -25,7 +26,7 @@ class State(NamedTuple):
     :ivar arguments: names of the query arguments of all operations.
     :ivar batch: carries out the operations of a batch; returns the answers.
     :ivar check_opcodes: refuses opcodes which a user may not submit
-        (:func:`ganeti.rapi.opcode_rights.check`).
+        (:mod:`ganeti.rapi.opcode_rights`), or not for these instances (:mod:`.limited_ops`).
     """
 
     hub: Hub
@@ -34,7 +35,7 @@ class State(NamedTuple):
     arguments: frozenset[str]
     batch: Callable[[Call], Awaitable[Any]]
     job_limits: JobLimits
-    check_opcodes: Callable[[User, Sequence[OpCode]], None]
+    check_opcodes: Callable[[User, Sequence[OpCode]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class Call:
     :ivar user: name of the user; empty for a request without one.
     :ivar why: the reason which the client gives; empty for none.
     :ivar who: the user with his rights; None for a request without one.
+    :ivar limits: what a user with rights for some instances may see and do; None for everything.
     :ivar etag: the operation sets it to the tag of the state of the object.
     :ivar unchanged: the operation sets it when the client has this state, and returns nothing.
     :ivar answer_headers: the operation adds further headers of the answer.
@@ -64,6 +66,7 @@ class Call:
     body: Any
     user: str
     why: str
+    limits: Limits | None = None
     etag: str = ""
     unchanged: bool = False
     answer_headers: list[tuple[str, str]] = field(default_factory=list)

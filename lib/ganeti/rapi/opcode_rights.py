@@ -65,6 +65,17 @@ ONLY_ON_THE_MASTER: Final[Mapping[str, str]] = {
 }
 
 
+class Ground(NamedTuple):
+    """An operation by which a user may submit an opcode.
+
+    :ivar needed: the rights of which it needs one.
+    """
+
+    needed: frozenset[str]
+    handler: str
+    method: str
+
+
 class Offer(NamedTuple):
     """An operation which submits an opcode."""
 
@@ -100,30 +111,40 @@ def offers(resources: Iterable[Resource]) -> dict[str, tuple[Offer, ...]]:
     return found
 
 
-def check(offered: Mapping[str, tuple[Offer, ...]], user: User, ops: Iterable[OpCode]) -> None:
-    """Check that a user may submit these opcodes.
+def check(
+    offered: Mapping[str, tuple[Offer, ...]], user: User, ops: Iterable[OpCode]
+) -> list[list[Ground]]:
+    """Check that a user may submit these opcodes, for some objects.
 
     :param offered: as :func:`offers` returns it.
+    :returns: for each opcode the operations by which he may.
     :raises Refused: 403 with the first opcode which he may not submit.
     """
-    for op in ops:
-        known = offered.get(op.OP_ID, ())
-        needed = WITHOUT_OPERATION.get(op.OP_ID)
-        why = ONLY_ON_THE_MASTER.get(op.OP_ID)
-        if why is not None:
-            raise Refused(403, f"{op.OP_ID} needs a command on the master, because {why}")
-        if any(_may(user, offer, op) for offer in known):
-            continue
-        if needed is not None and user.may(needed, "jobs", "POST"):
-            continue
+    return [_grounds(offered.get(op.OP_ID, ()), user, op) for op in ops]
+
+
+def _grounds(known: Iterable[Offer], user: User, op: OpCode) -> list[Ground]:
+    needed = WITHOUT_OPERATION.get(op.OP_ID)
+    why = ONLY_ON_THE_MASTER.get(op.OP_ID)
+    if why is not None:
+        raise Refused(403, f"{op.OP_ID} needs a command on the master, because {why}")
+    found = [
+        Ground(offer.job.access, offer.resource.handler, offer.method)
+        for offer in known
+        if _may(user, offer, op)
+    ]
+    if needed is not None and user.may(needed, "jobs", "POST"):
+        found.append(Ground(needed, "jobs", "POST"))
+    if not found:
         raise Refused(403, f"user {user.name} may not submit {op.OP_ID} with these parameters")
+    return found
 
 
 def _may(user: User, offer: Offer, op: OpCode) -> bool:
     job = offer.job
     if not user.may(job.access, offer.resource.handler, offer.method):
         return False
-    if user.may(frozenset({WRITE}), "", ""):
+    if user.rights.area(user.name, frozenset({WRITE}), "", "") is None:
         params = op.to_dict()
         return all(
             params.get(name, op.PARAMS[name].default) == op.PARAMS[name].default

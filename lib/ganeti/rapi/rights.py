@@ -37,8 +37,8 @@ USER: Final = "user"
 
 VIEW: Final = "view"
 CONSOLE: Final = "console"
-# The right for the consoles covers the resources whose names begin with this.
-_CONSOLE_HANDLERS: Final = "instances_name_console"
+#: The right for the consoles covers the resources whose names begin with this.
+CONSOLES: Final = "instances_name_console"
 _OPERATED: Final = (
     "instances_name_startup",
     "instances_name_shutdown",
@@ -92,6 +92,9 @@ class Area:
 
     user: str
     choices: tuple[tuple[Selector, ...], ...]
+
+    def __str__(self) -> str:
+        return " or ".join("@".join(map(str, where)) for where in self.choices)
 
     def has(self, facts: Facts, pools: Pools) -> bool:
         """Return whether an instance belongs to the area."""
@@ -201,7 +204,7 @@ def _enough(words: frozenset[str], needed: Collection[str], handler: str, method
     """Return whether one of the words is sufficient for an operation that needs a right."""
     if WRITE in words or handler in words or f"{handler}:{method}" in words:
         return True
-    if handler.startswith(_CONSOLE_HANDLERS):
+    if handler.startswith(CONSOLES):
         return CONSOLE in words or not words.isdisjoint(needed)
     return not words.isdisjoint(needed) or (VIEW in words and READ in needed)
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.rapi import rights, selectors
-from ganeti.rapi.selectors import OWN, POOL, Selector
+from ganeti.rapi.selectors import OWN, POOL, TAG, Selector
 from ganeti.utils import author, suggest, text
 
 #: What a quota limits, and the unit: memory and disk are in MiB.
@@ -64,6 +64,18 @@ class Rules:
     pools: Mapping[str, tuple[Selector, ...]] = field(default_factory=dict)
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
+
+    def tags_with_rights(self) -> frozenset[str]:
+        """Return the tags which a pool, a role or a quota names."""
+        found = {one.value for pool in self.pools.values() for one in pool if one.kind == TAG}
+        found |= {
+            quota.selector.value
+            for quota in self.quotas.values()
+            if quota.selector is not None and quota.selector.kind == TAG
+        }
+        for words in self.roles.values():
+            found |= {word.partition("@tag:")[2] for word in words}
+        return frozenset(found - {""})
 
 
 class _Reader:

@@ -35,6 +35,7 @@ from ganeti.rapi.pace import TooMany
 from ganeti.rapi.passwords import Password
 from ganeti.rapi.rights import ROLES, Rights, Roles
 from ganeti.rapi.rights import parse as parse_rights
+from ganeti.rapi.selectors import TAG
 from ganeti.utils import fs
 
 _log = logging.getLogger(__name__)
@@ -208,6 +209,15 @@ class Users:
     def _report(file: _File, problems: list[str]) -> None:
         for problem in problems:
             _log.warning("%s: %s", file.path, problem)
+
+    @property
+    def tags_with_rights(self) -> frozenset[str]:
+        """Return the tags which give a right to a user, or count for a quota."""
+        found = set(self.rules.tags_with_rights())
+        for account in self._accounts.values():
+            for grant in account.rights.grants:
+                found.update(one.value for one in grant.where if one.kind == TAG)
+        return frozenset(found)
 
     def rights(self, words: str) -> tuple[Rights, list[str]]:
         """Read words for rights with the present roles, as :func:`ganeti.rapi.rights.parse`."""

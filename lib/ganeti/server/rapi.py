@@ -33,6 +33,7 @@ from ganeti.rapi.events import Hub
 from ganeti.rapi.identify import Identities
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES
+from ganeti.rapi.scope import Scopes
 from ganeti.rapi.users import Users
 from ganeti.server import daemon, event_loop
 from ganeti.utils import fs, inotify, x509
@@ -157,6 +158,7 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         ),
         at_once=options.max_clients,
         hub=hub,
+        scopes=Scopes(master, users),
         job_limits=job_limits.JobLimits(
             master, options.max_user_jobs, options.max_user_jobs_per_minute
         ),

@@ -48,6 +48,11 @@ def test_what_lines_define() -> None:
     assert roles.parse("", HANDLERS)[0] == roles.Rules()
 
 
+def test_tags_that_give_rights() -> None:
+    rules, _problems = roles.parse(FILE + "role b = write@tag:b\nquota tag:c = vcpus 1\n", HANDLERS)
+    assert rules.tags_with_rights() == {"web", "b", "c"}
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

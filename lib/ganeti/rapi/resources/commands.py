@@ -46,7 +46,7 @@ _JOB_PATH: Final = "/2/jobs/{job_id}"
 _ARCHIVE_S: Final = 30
 
 
-def _checked(call: Call, rows: Sequence[Mapping[str, Any]]) -> list[OpCode]:
+async def _checked(call: Call, rows: Sequence[Mapping[str, Any]]) -> list[OpCode]:
     """Return the opcodes of a request, if the user may submit them, with their reason.
 
     :raises Refused: 400 for a wrong opcode, 403 for one which the user may not submit.
@@ -56,7 +56,7 @@ def _checked(call: Call, rows: Sequence[Mapping[str, Any]]) -> list[OpCode]:
     except (errors.OpPrereqError, errors.OpCodeUnknown) as err:
         raise Refused(400, f"invalid request: {err}") from err
     assert call.who is not None
-    call.state.check_opcodes(call.who, ops)
+    await call.state.check_opcodes(call.who, ops)
     for op in ops:
         op.reason = [*author.without_persons(op.reason), *call.reason()]
     return ops
@@ -67,16 +67,16 @@ async def _submit(call: Call) -> Any:
     if (one is None) == (several is None):
         raise Refused(400, "give 'ops', the opcodes of one job, or 'jobs', a list of such lists")
     if one is not None:
-        return await call.state.job_limits.submit(call.user, _checked(call, one))
+        return await call.state.job_limits.submit(call.user, await _checked(call, one))
     if len(several) > _MOST_JOBS:
         raise Refused(400, f"a request may submit {_MOST_JOBS} jobs, not {len(several)}")
-    jobs = [_checked(call, rows) for rows in several]
+    jobs = [await _checked(call, rows) for rows in several]
     found = await call.state.job_limits.submit_many(call.user, jobs)
     return [[isinstance(one, int), one] for one in found]
 
 
 async def _run_query(call: Call) -> Any:
-    (op,) = _checked(call, [call.body["op"]])
+    (op,) = await _checked(call, [call.body["op"]])
     if op.KIND != QUERY:
         raise Refused(400, f"{op.OP_ID} changes the cluster, so it needs a job (POST /2/jobs)")
     return await call.master.call("RunQuery", op.to_dict())
