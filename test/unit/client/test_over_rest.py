@@ -238,7 +238,7 @@ def _commands(name: str) -> list[str]:
 
 def test_requests_without_a_resource(gnt: Gnt, laptop: Laptop) -> None:
     laptop.use()
-    assert "needs the master daemon itself" in gnt("cluster history").err
+    assert "needs the master daemon itself" in gnt("cluster history --at 1").err
     assert methods.TABLE.keys() >= over_rest.REQUESTS.keys()
 
 

@@ -33,6 +33,8 @@ from ganeti.wire import errors as wire_errors
 _CONNECT_S: Final = 15
 # Longer than any answer may take: the slowest one measures all guests.
 _ANSWER_S: Final = 600
+# Largest number of entries of one page of the history.
+_PAGE: Final = 1000
 # The explanation of the status without a reason.
 _FORBIDDEN: Final = HTTPStatus.FORBIDDEN.description
 
@@ -212,6 +214,25 @@ def _tags(to: rapi.GanetiRapiClient, kind: str, name: str) -> Any:
     }[kind](name)
 
 
+def _explain(to: rapi.GanetiRapiClient, job: Any) -> Any:
+    if job is None:
+        return to.GetQueue(limit=1)["queue"]
+    return to.ExplainJobs(job) if isinstance(job, list) else to.ExplainJob(job)
+
+
+def _history(to: rapi.GanetiRapiClient, limit: int | None) -> list[Any]:
+    found: list[Any] = []
+    before = None
+    while limit is None or len(found) < limit:
+        wanted = _PAGE if limit is None else min(_PAGE, limit - len(found))
+        page = to.GetHistory(wanted, before)
+        found += page["commits"]
+        before = page["next"]
+        if before is None:
+            break
+    return found
+
+
 def _watcher_pause(to: rapi.GanetiRapiClient, until: float | None) -> Any:
     return to.EndWatcherPause() if until is None else to.PauseWatcher(until)
 
@@ -225,6 +246,9 @@ REQUESTS: Final[Mapping[str, Callable[..., Any]]] = {
     "ChangeJobPriority": lambda to, job, priority: to.SetJobPriority(job, priority),
     "ArchiveJob": lambda to, job: to.ArchiveJob(job),
     "AutoArchiveJobs": lambda to, age, _timeout: to.ArchiveOldJobs(age),
+    "ExplainJob": _explain,
+    "QueryConfigHistory": _history,
+    "FindAuditLines": lambda to, chosen, limit, before: to.GetAudit(limit, before, **chosen),
     "SetDrainFlag": lambda to, drained: to.DrainQueue() if drained else to.UndrainQueue(),
     "QueryFilters": _filters,
     "ReplaceFilter": _replace_filter,
