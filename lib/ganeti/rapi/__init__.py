@@ -14,6 +14,7 @@ the job.
 :mod:`.master`          asks the master daemon
 :mod:`.failures`        the HTTP status for each kind of error
 :mod:`.represent`       chooses the representation of an answer, and makes it
+:mod:`.compression`     compresses answers for clients which ask for that
 :mod:`.events`          sends events to clients
 :mod:`.identify`        who sends a request: the ways in which users identify themselves
 :mod:`.challenge`       the answer to a request without credentials

@@ -25,6 +25,7 @@ from ganeti.http.websocket import Socket, SocketClosed, WebSocket
 from ganeti.opcodes.base import OpCode
 from ganeti.rapi import (
     checks,
+    compression,
     declare,
     failures,
     limited_ops,
@@ -232,7 +233,8 @@ class RestApplication:
         :param body: the value in the body; None when there is none.
         :raises errors.GenericError: the operation is refused.
         """
-        resource, operation, uri, query, headers, user = asked
+        resource, operation, uri, query, sent, user = asked
+        headers, coding = compression.negotiate(sent)
         limits = self._limits(asked)
         if limits is not None:
             uri = await limits.admit(uri)
@@ -249,6 +251,7 @@ class RestApplication:
             why=query.get(declare.REASON.name, [""])[0],
             limits=limits,
             who=user,
+            coding=coding,
         )
         wanted = headers.get("if-match")
         if wanted is not None and resource.tagged:
@@ -370,13 +373,26 @@ class RestApplication:
             body = value
         else:
             body = b"" if call.unchanged else await represent.render(value, media_type)
-        if not isinstance(operation, Read):
-            return Response(200, body, [*headers, represent.NO_STORE])
-        etag = call.etag or represent.content_etag(body)
-        headers += [("ETag", etag), ("Vary", "Accept"), ("Cache-Control", "no-cache")]
-        wanted = call.headers.get("if-none-match")
-        if wanted is not None and represent.tag_matches(wanted, etag, weak=True):
-            return Response(304, b"", headers[1:])
+        secret = call.secret or (not isinstance(operation, Job) and operation.secret)
+        may_compress = media_type == JSON and not secret and len(body) >= compression.LEAST_BYTES
+        coded = may_compress and call.coding.gzip
+        if isinstance(operation, Read):
+            etag = call.etag or represent.content_etag(body)
+            wanted = call.headers.get("if-none-match")
+            unchanged = wanted is not None and represent.tag_matches(wanted, etag, weak=True)
+            if unchanged:
+                tag = call.coding.tag_of_held(etag)
+            else:
+                tag = compression.tag_of(etag) if coded else etag
+            vary = "Accept, Accept-Encoding" if may_compress or tag != etag else "Accept"
+            headers += [("ETag", tag), ("Vary", vary), ("Cache-Control", "no-cache")]
+            if unchanged:
+                return Response(304, b"", headers[1:])
+        else:
+            headers.append(represent.NO_STORE)
+        if coded:
+            body = await compression.compressed(body)
+            headers.append(compression.HEADER)
         return Response(200, body, headers)
 
 

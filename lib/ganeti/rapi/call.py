@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ganeti.opcodes.base import OpCode
+from ganeti.rapi.compression import Coding
 from ganeti.rapi.events import Hub
 from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.master import Master
@@ -54,6 +55,8 @@ class Call:
     :ivar etag: the operation sets it to the tag of the state of the object.
     :ivar unchanged: the operation sets it when the client has this state, and returns nothing.
     :ivar answer_headers: the operation adds further headers of the answer.
+    :ivar secret: the operation sets it when its answer has a secret; it is not compressed then.
+    :ivar coding: whether the client takes a compressed answer.
     """
 
     master: Master
@@ -71,6 +74,8 @@ class Call:
     unchanged: bool = False
     answer_headers: list[tuple[str, str]] = field(default_factory=list)
     who: User | None = None
+    secret: bool = False
+    coding: Coding = Coding()
 
     def user_reason(self) -> list[list[Any]]:
         """Return the reason of the user, as a reason trail."""

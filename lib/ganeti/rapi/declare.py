@@ -171,6 +171,7 @@ class Read(NamedTuple):
         every answer.
     :ivar socket: serves a client which wants a WebSocket (:mod:`ganeti.http.websocket`) instead of
         an answer; None for an operation without one. Rights and arguments are those of the request.
+    :ivar secret: the answer has a secret, and is never compressed.
     """
 
     run: Run
@@ -183,6 +184,7 @@ class Read(NamedTuple):
     waits: bool = False
     headers: Mapping[str, str] = {}
     socket: RunSocket | None = None
+    secret: bool = False
 
 
 class DirectChange(NamedTuple):
@@ -191,6 +193,7 @@ class DirectChange(NamedTuple):
     :ivar fields: members of the body, or the type of the whole body.
     :ivar conditional: the request needs ``If-Match`` or ``If-None-Match``; `run` checks them.
     :ivar most_body_bytes: the largest body; 0 for the usual size.
+    :ivar secret: the answer has a secret, and is never compressed.
     """
 
     run: Run
@@ -203,6 +206,7 @@ class DirectChange(NamedTuple):
     waits: bool = False
     conditional: bool = False
     most_body_bytes: int = 0
+    secret: bool = False
 
 
 Operation = Job | Read | DirectChange

@@ -27,6 +27,8 @@ RESOURCES: Final = (
                 fields=batch.FIELDS,
                 access=declare.USERS,
                 most_body_bytes=batch.MOST_BODY_BYTES,
+                # One of the operations may have one.
+                secret=True,
             ),
         },
     ),

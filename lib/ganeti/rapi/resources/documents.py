@@ -99,6 +99,7 @@ RESOURCES: Final = (
                 "Read a document. Its entity tag is in the header ETag.",
                 Result(ht.Dict, "the content"),
                 access=declare.READERS,
+                secret=True,
             ),
             PUT: DirectChange(
                 _put,

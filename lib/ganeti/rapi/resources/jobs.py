@@ -172,7 +172,13 @@ RESOURCES: Final = (
         _PATH,
         "jobs_id",
         {
-            GET: Read(_show, "Show a job.", Result(ht.Dict, "the job", _FIELDS)),
+            GET: Read(
+                _show,
+                "Show a job.",
+                Result(ht.Dict, "the job", _FIELDS),
+                # Results of opcodes: that of OP_BACKUP_PREPARE has a signed key.
+                secret=True,
+            ),
             DELETE: DirectChange(
                 _cancel,
                 "Cancel a job.",
@@ -214,6 +220,7 @@ RESOURCES: Final = (
                 },
                 access=declare.WRITERS,
                 waits=True,
+                secret=True,
             ),
         },
     ),

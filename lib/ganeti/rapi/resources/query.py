@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ganeti import ht
@@ -24,6 +24,7 @@ _BY_NAMES: Final = {
     query_const.GROUP: "QueryGroups",
     query_const.NETWORK: "QueryNetworks",
 }
+_RESULT: Final = "opresult"
 _FIELDS: Final = Query("fields", "fields wanted, separated by commas", declare.WORDS)
 
 
@@ -38,7 +39,13 @@ def _resource(call: Call) -> str:
     return what
 
 
+def _mark_secret(call: Call, fields: Collection[str]) -> None:
+    """Results of opcodes may have secrets: that of OP_BACKUP_PREPARE has a signed key."""
+    call.secret = call.uri["resource"] == query_const.JOB and _RESULT in fields
+
+
 async def _query(call: Call) -> Any:
+    _mark_secret(call, call.query["fields"])
     if lists.wanted_of_query(call):
         return await _page(call, call.query["fields"], lists.filter_of(call))
     return await call.master.call("Query", _resource(call), call.query["fields"], None)
@@ -52,6 +59,7 @@ async def _query_filtered(call: Call) -> Any:
     fields = body["fields"] or call.query["fields"]
     if not fields:
         raise Refused(400, "required parameter 'fields' is missing")
+    _mark_secret(call, fields)
     qfilter = body["qfilter"] if body["filter"] is None else body["filter"]
     if body["names"] is not None:
         if qfilter is not None or lists.wanted_of_query(call):
