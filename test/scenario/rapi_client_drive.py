@@ -233,6 +233,11 @@ if hasattr(cluster, "RenameNetwork"):
     job("RenameNetwork", "net2", "net1")
 job("DeleteNetwork", "net1")
 
+if hasattr(cluster, "GetCapacity"):
+    ask("GetCapacity", max_length=2)
+    ask("GetBalance", max_length=1)
+    ask("WhatIf", ["fail-node=" + NODE2])
+    ask("ExplainPlacement", 128, 1, [], disk_template="diskless")
 if hasattr(cluster, "GetPage"):
     ask("GetPage", "instances", 'name =* "*"', sort="-name", limit=1, fields=["name", "status"])
     ask("QueryPage", "node", ["name"], sort="name", limit=1)

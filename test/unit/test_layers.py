@@ -190,7 +190,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("loading", "switch"),
         ("hail", "harep", "hinfo", "hroller", "hspace"),
         ("hbal", "hscan"),
-        ("hcheck", "hsqueeze"),
+        ("hcheck", "hsqueeze", "questions"),
     ),
     "client/gnt_node": (
         ("join", "options", "restricted_command"),
@@ -277,7 +277,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "helpers": (
         (
             "import_export_status", "kvm_console", "kvm_incoming", "limited", "metad_forward",
-            "tls_pipe", "xen_console", "xen_transfer",
+            "placement", "tls_pipe", "xen_console", "xen_transfer",
         ),
         ("import_export",),
     ),
@@ -420,7 +420,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "client", "demand", "failures", "master", "pace", "passwords", "represent", "schema",
         ),
         ("selectors",),
-        ("events", "guesses", "job_limits", "rights"),
+        ("events", "guesses", "job_limits", "placement", "rights"),
         ("roles",),
         ("users",),
         ("call",),
@@ -433,7 +433,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("application",),
     ),
     "rapi/resources": (
-        ("lists", "service"),
+        ("lists", "placement", "service"),
         ("common", "query"),
         ("cluster", "documents", "groups", "instances", "jobs", "networks", "nodes"),
         ("instance_disks", "instance_moves"),

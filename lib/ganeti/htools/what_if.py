@@ -3,7 +3,11 @@
 A change is written ``KIND=VALUE``:
 
 ========================== =====================================================================
-``remove-node=NODE``       the node is not there; its instances go to other nodes of its group
+``fail-node=NODE,...``     the nodes fail at once and stay offline; instances with another node
+                           which lives go on, as ``hbal --evac-mode`` moves them
+``drain-node=NODE,...``    the nodes take no more instances; those which they have stay
+``remove-node=NODE,...``   as if they had failed, and were then removed from the cluster
+``remove-group=GROUP``     the same for all nodes of a group
 ``add-nodes=COUNT:NODE``   COUNT new, empty nodes, each like this one
 ``add-instances=COUNT:SIZE[:TEMPLATE]``
                            COUNT new instances; the size is *disk,memory,cpus[,spindles]*
@@ -22,7 +26,7 @@ Changes are made in the order in which they are given. The cluster of the caller
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ganeti import errors
 from ganeti.htools import balance, capacity, moves, redundancy, score
@@ -118,26 +122,95 @@ def _split_count(value: str) -> tuple[int, str]:
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-def _remove_node(result: Changed, text: str, value: str) -> Change:
-    cluster = result.cluster
-    lost = _node(cluster, value)
-    touched = {one.index for one in cluster.instances if lost.index in one.nodes}
-    gone = lost.copy()
-    gone.offline = True
-    cluster.nodes[lost.index] = gone
-    _leave(cluster, gone)
-    left = {one.index for one in cluster.instances if lost.index in one.nodes}
+def _nodes(cluster: Cluster, value: str) -> list[Node]:
+    """Return the nodes of a list of names, separated by commas."""
+    found = {node.index: node for node in (_node(cluster, name) for name in value.split(","))}
+    return list(found.values())
+
+
+def _group_nodes(cluster: Cluster, name: str) -> list[Node]:
+    group = cluster.find_group(name)
+    if group is None:
+        known = [one.name for one in cluster.groups]
+        raise errors.ParseError(f"unknown group '{name}'.{suggest.hint(name, known)}")
+    found = cluster.nodes_of(group.index)
+    if not found:
+        raise errors.ParseError(f"group {group.name} has no nodes")
+    return found
+
+
+def _lose(cluster: Cluster, lost: Sequence[Node], text: str) -> Change:
+    """Take nodes out of service at the same time, and move their instances within their groups."""
+    numbers = {node.index for node in lost}
+    touched = _indices_on(cluster, numbers)
+    for node in lost:
+        gone = node.copy()
+        gone.offline = gone.lost = True
+        cluster.nodes[node.index] = gone
+    for group in dict.fromkeys(node.group for node in lost):
+        _leave(cluster, group)
+    left = _indices_on(cluster, numbers)
     moved = [cluster.instances[index].name for index in sorted(touched - left)]
-    without = [cluster.instances[index].name for index in sorted(left)]
-    left_nodes = [node for node in cluster.nodes if node.index != lost.index]
-    result.cluster = cluster.part(left_nodes, removed=True)
-    return Change(text, tuple(moved), tuple(without))
+    return Change(
+        text, tuple(moved), tuple(cluster.instances[index].name for index in sorted(left))
+    )
 
 
-def _leave(cluster: Cluster, gone: Node) -> None:
-    """Move instances away from an offline node, as ``hbal --evac-mode`` does in its group."""
-    members = [node.index for node in cluster.nodes_of(gone.group)]
-    part = cluster.only(gone.group)
+def _indices_on(cluster: Cluster, numbers: set[int]) -> set[int]:
+    return {one.index for one in cluster.instances if numbers.intersection(one.nodes)}
+
+
+def _remove(result: Changed, text: str, lost: Sequence[Node]) -> Change:
+    change = _lose(result.cluster, lost, text)
+    numbers = {node.index for node in lost}
+    kept = [node for node in result.cluster.nodes if node.index not in numbers]
+    result.cluster = result.cluster.part(kept, removed=True)
+    return change
+
+
+def _remove_node(result: Changed, text: str, value: str) -> Change:
+    return _remove(result, text, _nodes(result.cluster, value))
+
+
+def _remove_group(result: Changed, text: str, value: str) -> Change:
+    return _remove(result, text, _group_nodes(result.cluster, value))
+
+
+def _fail_node(result: Changed, text: str, value: str) -> Change:
+    cluster = result.cluster
+    lost = _nodes(cluster, value)
+    change = _lose(cluster, lost, text)
+    for node in lost:
+        cluster.nodes[node.index] = _closed(cluster.nodes[node.index], lost=True)
+    return change
+
+
+def _drain_node(result: Changed, text: str, value: str) -> Change:
+    for node in _nodes(result.cluster, value):
+        result.cluster.nodes[node.index] = _closed(node, lost=node.lost)
+    return Change(text)
+
+
+def _closed(node: Node, *, lost: bool) -> Node:
+    """Make an offline node: nobody counts on what it has, as with one that is read so."""
+    found = node.copy()
+    found.offline, found.lost = True, lost
+    found.total_memory = found.total_disk = found.total_cpus = 0.0
+    found.own_memory = found.unaccounted_memory = 0
+    found.free_memory = found.free_memory_forth = 0
+    found.real = node.real._replace(free_disk=0, free_spindles=0)
+    found.forth = node.forth._replace(free_disk=0, free_spindles=0)
+    if node.storage is not None:
+        found.storage = {}
+    if node.policy is not None:
+        found.set_policy(node.policy)
+    return found
+
+
+def _leave(cluster: Cluster, group: int) -> None:
+    """Move instances away from the offline nodes of a group, as ``hbal --evac-mode`` does."""
+    members = [node.index for node in cluster.nodes_of(group)]
+    part = cluster.only(group)
     number = {one.name: one.index for one in cluster.instances}
     state = balance.start(part)
     options = balance.Options(evacuate=True, min_gain=0.0)
@@ -368,7 +441,10 @@ def _require_consistent(owner: str, policy: Policy) -> None:
 
 _SIZES = {"std-size": _std_size, "min-size": _min_size, "max-size": _max_size}
 _KINDS = {
+    "fail-node": _fail_node,
+    "drain-node": _drain_node,
     "remove-node": _remove_node,
+    "remove-group": _remove_group,
     "add-nodes": _add_nodes,
     "add-instances": _add_instances,
     "vcpu-ratio": _vcpu_ratio,

@@ -28,6 +28,7 @@ the job.
 :mod:`.limited_ops`     which opcodes such a user may submit
 :mod:`.passwords`       the forms of a password in the users file
 :mod:`.guesses`         limits how often passwords may be guessed, and whose check comes next
+:mod:`.placement`       questions about placement, answered by processes
 :mod:`.pace`            counts how often something happens, for each user or address
 :mod:`.job_limits`      limits the jobs of each user
 :mod:`.demand`          whether the cluster demands a password for every request

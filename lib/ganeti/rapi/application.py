@@ -44,6 +44,7 @@ from ganeti.rapi.identify import Identities
 from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.limited_master import LimitedMaster
 from ganeti.rapi.master import Master
+from ganeti.rapi.placement import Placement
 from ganeti.rapi.resources import RESOURCES, TABLES
 from ganeti.rapi.scope import Limits, Scopes
 from ganeti.rapi.users import User
@@ -168,6 +169,7 @@ class RestApplication:
             Batch(self).run,
             self._job_limits,
             self._check_opcodes,
+            Placement(master),
         )
         self._offers = opcode_rights.offers(resources)
         self._router = Router(resources)

@@ -11,6 +11,7 @@ from ganeti.rapi.compression import Coding
 from ganeti.rapi.events import Hub
 from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.master import Master
+from ganeti.rapi.placement import Placement
 from ganeti.rapi.scope import Limits
 from ganeti.rapi.users import User
 from ganeti.utils import author, clock
@@ -28,6 +29,7 @@ class State(NamedTuple):
     :ivar batch: carries out the operations of a batch; returns the answers.
     :ivar check_opcodes: refuses opcodes which a user may not submit
         (:mod:`ganeti.rapi.opcode_rights`), or not for these instances (:mod:`.limited_ops`).
+    :ivar placement: answers questions about placement.
     """
 
     hub: Hub
@@ -37,6 +39,7 @@ class State(NamedTuple):
     batch: Callable[[Call], Awaitable[Any]]
     job_limits: JobLimits
     check_opcodes: Callable[[User, Sequence[OpCode]], Awaitable[None]]
+    placement: Placement
 
 
 @dataclass(slots=True)

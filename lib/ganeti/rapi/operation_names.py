@@ -86,6 +86,10 @@ _OTHERS: Final = {
     ("/2/at/{serial}/groups/{group_name}", GET): "getGroupAt",
     ("/2/at/{serial}/networks", GET): "listNetworksAt",
     ("/2/at/{serial}/networks/{network_name}", GET): "getNetworkAt",
+    ("/2/capacity", GET): "computeCapacity",
+    ("/2/balance", GET): "computeBalance",
+    ("/2/what-if", POST): "simulateChanges",
+    ("/2/place", POST): "explainPlacement",
     ("/2/nodes/{node_name}/maintenance", PUT): "startNodeMaintenance",
     ("/2/nodes/{node_name}/maintenance", DELETE): "endNodeMaintenance",
 }

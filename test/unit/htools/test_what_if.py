@@ -50,6 +50,30 @@ def test_a_node_less_leaves_a_whole_cluster(seed: int, number: int) -> None:
         assert len({node.group for node in nodes}) <= 1 or one.name not in change.moved
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 100), st.sampled_from(["fail", "drain"]))
+def test_nobody_counts_on_a_node_which_failed_or_is_drained(
+    seed: int, number: int, how: str
+) -> None:
+    cluster = made(seed)
+    before = facts(cluster.nodes)
+    closed = cluster.nodes[number % len(cluster.nodes)]
+    result = what_if.apply(cluster, [f"{how}-node={closed.name}"])
+    assert facts(cluster.nodes) == before
+    after, (change,) = result.cluster, result.changes
+    assert names(after) == names(cluster)
+    node = after.nodes[closed.index]
+    assert node.offline and node.unallocated_memory <= 0 and node.real.free_disk == 0
+    left = {one.name for one in after.instances if node.index in one.nodes}
+    if how == "fail":
+        assert left == set(change.without_place) and node.lost
+    else:
+        assert change.moved == change.without_place == ()
+        assert left == {one.name for one in cluster.instances if closed.index in one.nodes}
+    online = [one for one in after.nodes if not one.offline]
+    assert what_if.summary(after)["free_memory"] == sum(one.unallocated_memory for one in online)
+
+
 def test_new_nodes_are_empty_and_have_other_names(load: Callable[..., Cluster]) -> None:
     cluster = load(TEXT)
     found = what_if.apply(cluster, ["add-nodes=2:node1", "add-nodes=1:node2"]).cluster

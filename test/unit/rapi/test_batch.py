@@ -275,7 +275,9 @@ def test_a_page_of_a_list_has_its_headers(rest: Rest) -> None:
     page = {"method": "GET", "path": "/2/instances", "query": {"limit": 1}}
     found = run(rest, page)[1][0]
     assert found["headers"]["X-Total-Count"] == "1"
-    assert run(rest, page, user="none:pw")[0] == 403
+    ordered = {**page, "query": {"limit": 1, "sort": "name"}}
+    assert run(rest, page, user="none:pw")[0] == 200
+    assert run(rest, ordered, user="none:pw")[0] == 403
 
 
 def test_the_jobs_count_for_the_limits_of_the_user(tmp_path: Path) -> None:

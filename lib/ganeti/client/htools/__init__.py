@@ -11,6 +11,7 @@
 :mod:`.reports`    results for other programs (``--output json``)
 :mod:`.execute`    makes the moves of a solution with jobs
 :mod:`.switch`     switches nodes off or on, as ``hsqueeze`` has planned
+:mod:`.questions`  questions of programs, such as the REST daemon
 :mod:`.hail`       ``hail``: an instance allocator
 :mod:`.hbal`       ``hbal``: moves instances so that nodes are used evenly
 :mod:`.hcheck`     ``hcheck``: checks the health of a cluster

@@ -114,14 +114,19 @@ def _as_json(values: Values, whole: Cluster) -> int:
     if values.exec:
         raise prog.Failure("--output json only shows a solution; leave out --exec")
     cluster = whole.only(_choose_group(values, whole).index) if whole.nodes else whole
+    solution = reports.solution(cluster, *solve(values, cluster))
+    prog.out(json.dumps({**reports.what_if(values.changes), **solution}))
+    return 0
+
+
+def solve(values: Values, cluster: Cluster) -> tuple[float, float, list[Step]]:
+    """Balance one group; return the scores before and after, and the steps."""
     state = balance.start(cluster)
     offset = score.optimal_offset(cluster.nodes)
     initial = state.score
     found = balance.run(state, search_options(values), max_steps=values.max_length, offset=offset)
     steps = list(found)
-    solution = reports.solution(cluster, initial, state.score, steps)
-    prog.out(json.dumps({**reports.what_if(values.changes), **solution}))
-    return 0
+    return initial, state.score, steps
 
 
 def _choose_group(values: Values, cluster: Cluster) -> Group:

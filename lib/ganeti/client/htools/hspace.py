@@ -32,15 +32,23 @@ _SPEC_MIN, _SPEC_MAX = 3, 4
 
 def execute(values: Values) -> int:
     """Fill the cluster twice: with smaller and smaller instances, and with standard ones."""
-    standard = _spec(values, "standard", values.standard_alloc)
-    largest = _spec(values, "tiered", values.tiered_alloc)
+    standard = size("standard", values.standard_alloc)
+    largest = size("tiered", values.tiered_alloc)
     cluster = loading.load(values, one_group=True)
-    run = _Run(values, cluster, standard, largest)
-    return run.as_json() if values.output == "json" else run.print()
+    run = Run(values, cluster, standard, largest)
+    if values.output != "json":
+        return run.print()
+    from ganeti.wire import json
+
+    prog.out(json.dumps(run.as_dict(*run.fill())))
+    return 0
 
 
-def _spec(values: Values, what: str, text: str | None) -> Spec | None:
-    """Read a size: ``disk,memory,cpus[,spindles]``."""
+def size(what: str, text: str | None) -> Spec | None:
+    """Read a size: ``disk,memory,cpus[,spindles]``.
+
+    :raises Failure: it is not one.
+    """
     if text is None:
         return None
     fields = text.split(",")
@@ -62,8 +70,12 @@ def _spec(values: Values, what: str, text: str | None) -> Spec | None:
     return Spec(memory, int(fields[2]), disk, 1, 1, spindles)
 
 
-class _Run:
-    """One run of the program."""
+class Run:
+    """One run of the program.
+
+    :param standard: the standard size; None for that of the policy.
+    :param largest: the size with which tiers begin; None for those of the policy.
+    """
 
     def __init__(
         self, values: Values, cluster: Cluster, standard: Spec | None, largest: Spec | None
@@ -80,6 +92,7 @@ class _Run:
     # -- filling ----------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
+        """Return which places may be filled."""
         options = capacity.Options(
             independent=self.values.independent_groups,
             accept_existing=self.values.accept_existing,
@@ -87,7 +100,8 @@ class _Run:
         )
         return capacity.plan(self.cluster, self.template, options)
 
-    def _instance(self, spec: Spec) -> Instance:
+    def instance(self, spec: Spec) -> Instance:
+        """Make an instance of a size."""
         return capacity.new_instance(
             spec,
             self.template,
@@ -96,14 +110,16 @@ class _Run:
         )
 
     def fill_tiers(self, plan: Plan) -> Filled:
-        instances = [self._instance(spec) for spec in self.largest]
+        """Fill with smaller and smaller instances."""
+        instances = [self.instance(spec) for spec in self.largest]
         try:
             return capacity.tiered(self.cluster, plan, instances, limit=self.limit)
         except errors.GenericError as failure:
             raise prog.Failure(f"failure during allocation: {failure}") from failure
 
     def fill_standard(self, plan: Plan) -> Filled:
-        instance = self._instance(self.standard)
+        """Fill with instances of the standard size."""
+        instance = self.instance(self.standard)
         try:
             return capacity.fill(self.cluster, plan, instance, limit=self.limit)
         except errors.GenericError as failure:
@@ -264,22 +280,25 @@ class _Run:
 
     # -- JSON -------------------------------------------------------------------------------------
 
-    def as_json(self) -> int:
-        """Print everything as JSON, and nothing else."""
-        from ganeti.client.htools import reports
-        from ganeti.wire import json
+    def fill(self) -> tuple[Filled, Filled]:
+        """Fill the cluster with smaller and smaller instances, and with standard ones.
 
+        :raises Failure: there are no places to try.
+        """
         plan = self.plan()
-        tiers, standard = self.fill_tiers(plan), self.fill_standard(plan)
-        found: dict[str, Any] = {
+        return self.fill_tiers(plan), self.fill_standard(plan)
+
+    def as_dict(self, tiers: Filled, standard: Filled) -> dict[str, Any]:
+        """Return everything for programs."""
+        from ganeti.client.htools import reports
+
+        return {
             **reports.what_if(self.values.changes),
             "disk_template": self.template,
             "initial": reports.figures(figures.figures(self.cluster)),
             "tiered": {"spec": reports.spec(self.largest[0]), **reports.filled(tiers)},
             "standard": {"spec": reports.spec(self.standard), **reports.filled(standard)},
         }
-        prog.out(json.dumps(found))
-        return 0
 
 
 # -- shell variables ------------------------------------------------------------------------------

@@ -281,7 +281,11 @@ def _nic(data: Any) -> Nic:
 # -- the request ----------------------------------------------------------------------------------
 
 
-def _new(data: Mapping[str, Any], cluster: Cluster) -> New:
+def new_instance(data: Mapping[str, Any], cluster: Cluster) -> New:
+    """Read the description of a new instance.
+
+    :raises ParseError: it is not one.
+    """
     name = _get(data, "name", str, _WHERE)
     instance = _instance(name, data)
     instance.status = RUNNING
@@ -298,11 +302,13 @@ def _new(data: Mapping[str, Any], cluster: Cluster) -> New:
 
 
 def _allocate(request: Request, data: Mapping[str, Any]) -> None:
-    request.new = [_new(data, request.cluster)]
+    request.new = [new_instance(data, request.cluster)]
 
 
 def _multi_allocate(request: Request, data: Mapping[str, Any]) -> None:
-    request.new = [_new(one, request.cluster) for one in _get(data, "instances", list, _WHERE)]
+    request.new = [
+        new_instance(one, request.cluster) for one in _get(data, "instances", list, _WHERE)
+    ]
 
 
 def _named(request: Request, data: Mapping[str, Any]) -> None:

@@ -83,6 +83,7 @@ from .jobs import Jobs
 from .networks import Networks
 from .nodes import Nodes
 from .pages import Page, Pages
+from .placement import Placement
 from .queries import Queries
 from .records import Records
 from .tags import Tags
@@ -175,6 +176,7 @@ class GanetiRapiClient(
     Pages,
     Commands,
     Records,
+    Placement,
 ):
     """The REST interface of a cluster.
 
