@@ -241,7 +241,6 @@ def busy_master() -> FakeMaster:
             "ArchiveJob": True,
             "AutoArchiveJobs": [1, 0],
             "ChangeJobPriority": [True, "x"],
-            "SubmitManyJobs": lambda jobs: [[True, 12] for _ in jobs],
             "QueryConfigValues": lambda fields: [None for _ in fields],
             "SetDrainFlag": lambda flag: flag,
             "SetWatcherPause": lambda until: until,

@@ -47,7 +47,7 @@ def test_nobody_says_who_he_is_in_the_reason(rest: Rest) -> None:
 
 def test_several_jobs(rest: Rest) -> None:
     status, rows, _headers = rest("POST", "/2/jobs", {"jobs": [[START], [REMOVE]]})
-    assert (status, rows) == (200, [[True, 12], [True, 12]])
+    assert (status, rows) == (200, [[True, 20], [True, 21]])
     assert [name for name, _ in rest.master.asked] == ["SubmitManyJobs"]
 
 
