@@ -347,6 +347,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     made = rest.get(f"/2/audit?object={WEB}&event=ended&limit=1000")["entries"][-1]
     assert made["ops"] == [f"INSTANCE_CREATE({WEB})"] and made["person"] == "root"
     assert len(rest.get("/2/query/node?fields=name,role")["data"]) == 3
+    _questions_about_placement(rest)
     found = rest("PUT", "/2/query/node", {"fields": ["name"], "qfilter": ["=", "name", NODE2]})[1]
     assert found["data"] == [[[0, NODE2]]]
     assert rest.get("/2/query/node/fields?fields=name")["fields"][0]["name"] == "name"
@@ -364,6 +365,20 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
         and not any(method.upper() == called and _fits(path, real) for called, real in rest.called)
     ]
     assert not missed
+
+
+def _questions_about_placement(rest: Rest) -> None:
+    """Real processes read the cluster from the real master daemon."""
+    found = rest.get("/2/capacity?max-length=2&disk-template=diskless")
+    assert found["standard"]["instances"] == 2 and found["unknown_nodes"] == []
+    (group,) = rest.get("/2/balance?max-length=1")["groups"]
+    assert group["final_score"] <= group["initial_score"]
+    status, found = rest("POST", "/2/what-if", {"changes": [f"fail-node={NODE2}"]})
+    assert status == 200 and found["after"]["offline_nodes"] == 1
+    size = {"memory": 128, "vcpus": 1, "disks": [], "disk_template": "diskless"}
+    status, found = rest("POST", "/2/place", {**size, "nodes": [NODE2]})
+    assert (status, found["chosen"]) == (200, [NODE2])
+    assert rest("GET", "/2/capacity?group=nosuch")[0] == 400
 
 
 def _fits(path: str, real: str) -> bool:

@@ -62,12 +62,19 @@ def ordered(items: Iterable[Any], order: Order, value_of: Callable[[Any, str], A
     :param value_of: returns the value of a field of an object, or :data:`MISSING`.
     """
     found = list(items)
+    # Many objects have the same text, such as the name of a node or a state.
+    keys: dict[str, tuple[Any, ...]] = {}
     for name, reverse in reversed(order):
         keyed, without = [], []
         for item in found:
             value = value_of(item, name)
             if value is MISSING:
                 without.append(item)
+            elif value.__class__ is str:
+                key = keys.get(value)
+                if key is None:
+                    key = keys[value] = sort_key(value)
+                keyed.append((key, item))
             else:
                 keyed.append((sort_key(value), item))
         keyed.sort(key=_first, reverse=reverse)

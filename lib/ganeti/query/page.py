@@ -164,6 +164,7 @@ def run(
     source: Source,
     effort: Effort,
     complete: Callable[[list[Any]], list[Any]] = list,
+    names_kept: NameOrder | None = None,
 ) -> PageAnswer:
     """Return a page.
 
@@ -171,6 +172,7 @@ def run(
     :param source: collects live data.
     :param complete: returns the objects of the page with all values, where those which were ordered
         have only some; it may leave out those which have gone.
+    :param names_kept: the orders of names which are kept between requests.
     :raises errors.ParameterError: as of :func:`ganeti.query.engine.run`, and for a field of the
         order which does not exist.
     :raises errors.NoMasterError: the client has gone, or the daemon stops.
@@ -179,8 +181,12 @@ def run(
     items, _columns = engine.select(resource, view, fields, qfilter, source, effort, in_order=False)
     sorter = _Sorter(resource, view, request.order)
     effort.spend(len(items) * (len(fields) + 1))
-    items = sorter.ordered(items)
-    start = request.offset + (0 if request.after is None else sorter.place(items, request.after))
+    if request.limit != 0:
+        ranks = (names_kept or NameOrder()).ranks(resource, view)
+        items = sorter.ordered(items, ranks)
+    start = request.offset
+    if request.after is not None and request.limit != 0:
+        start += sorter.place(items, request.after)
     end = len(items) if request.limit is None else min(len(items), start + request.limit)
     shown = items[start:end]
     rest = bool(request.limit) and end < len(items)
@@ -196,6 +202,39 @@ def run(
     }
 
 
+def _name_key(name: Any) -> tuple[Any, ...]:
+    """Return the key of a name; no two names have the same, as ``web1`` and ``web01`` would."""
+    return (order.sort_key(name), str(name))
+
+
+class NameOrder:
+    """The order of the names of all objects of a kind, kept from one request to the next.
+
+    To compare names in natural order takes longer than everything else for a page of a long list,
+    and names seldom change. May be used by several threads.
+    """
+
+    def __init__(self) -> None:
+        # Table -> UUID -> name, and UUID -> place.
+        self._kept: dict[str, tuple[dict[str, str], dict[str, int]]] = {}
+
+    def ranks(self, resource: Resource, view: Any) -> Mapping[str, int] | None:
+        """Return the place of each object of a table of the configuration, by its UUID.
+
+        :returns: None for objects which are not in the configuration, or have no names there.
+        """
+        if not resource.table or resource.name_field != "name":
+            return None
+        objects = getattr(view.config, resource.table)
+        kept = self._kept.get(resource.table)
+        names = {uuid: one.name for uuid, one in objects.items()}
+        if kept is None or kept[0] != names:
+            ordered = sorted(names, key=lambda uuid: _name_key(names[uuid]))
+            kept = names, {uuid: place for place, uuid in enumerate(ordered)}
+            self._kept[resource.table] = kept
+        return kept[1]
+
+
 class _Sorter:
     """The order of a page."""
 
@@ -205,9 +244,15 @@ class _Sorter:
         self._name = resource.fields[resource.name_field]
         self._getters = {name: _require(resource, name).get for name, _ in wanted}
 
-    def ordered(self, items: list[Any]) -> list[Any]:
-        """Return objects in the order, and those which are equal in it by name."""
-        by_name = sorted(items, key=self._name_key)
+    def ordered(self, items: list[Any], ranks: Mapping[str, int] | None) -> list[Any]:
+        """Return objects in the order, and those which are equal in it by name.
+
+        :param ranks: as of :meth:`NameOrder.ranks`.
+        """
+        if ranks is None:
+            by_name = sorted(items, key=lambda item: _name_key(self._name_of(item)))
+        else:
+            by_name = sorted(items, key=lambda item: ranks[item.uuid])
         return order.ordered(by_name, self._order, self._value)
 
     def _value(self, item: Any, name: str) -> Any:
@@ -216,9 +261,6 @@ class _Sorter:
 
     def _name_of(self, item: Any) -> Any:
         return self._name.get(self._view, item)
-
-    def _name_key(self, item: Any) -> tuple[Any, ...]:
-        return order.sort_key(self._name_of(item))
 
     def _key(self, item: Any) -> tuple[Any, ...]:
         values = [self._value(item, name) for name, _ in self._order]
@@ -233,7 +275,7 @@ class _Sorter:
             else:
                 key = order.sort_key(value)
                 found.append((0, _Reversed(key) if reverse else key))
-        return (found, order.sort_key(name))
+        return (found, _name_key(name))
 
     def place(self, items: list[Any], after: Sequence[Any]) -> int:
         """Return the number of objects up to a place."""

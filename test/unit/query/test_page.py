@@ -277,3 +277,32 @@ def test_the_order_of_commands_and_of_pages_is_the_same() -> None:
             lambda one, name: order.MISSING if one[name] is None else one[name],
         )
         assert [one["name"] for one in rows] == names(ask(things, order=text))
+
+
+def test_names_with_the_same_numbers_have_one_order() -> None:
+    """web01 and web1 are equal to people who count; a page still begins after one of them."""
+    things = [thing(name) for name in ("web01", "web1", "web001", "web2", "web02")]
+    whole = names(ask(things))
+    assert whole == ["web001", "web01", "web1", "web02", "web2"]
+    for limit in (1, 2, 3):
+        assert walk(things, limit) == whole
+        assert walk(list(reversed(things)), limit) == whole
+
+
+def test_the_order_of_names_is_kept_while_the_names_are_the_same() -> None:
+    table = Resource("thing", FIELDS, table="things")
+    kept = page.NameOrder()
+
+    def ranks(*found: str) -> Any:
+        objects = {f"uuid-{name}": SimpleNamespace(name=name) for name in found}
+        return kept.ranks(table, SimpleNamespace(config=SimpleNamespace(things=objects)))
+
+    first = ranks("b10", "b9")
+    assert first == {"uuid-b9": 0, "uuid-b10": 1}
+    assert ranks("b9", "b10") is first
+    assert ranks("b9", "b10", "a") == {"uuid-a": 0, "uuid-b9": 1, "uuid-b10": 2}
+    assert ranks("b9") == {"uuid-b9": 0}
+    renamed = {"uuid-b9": SimpleNamespace(name="c"), "uuid-b10": SimpleNamespace(name="b")}
+    view = SimpleNamespace(config=SimpleNamespace(things=renamed))
+    assert kept.ranks(table, view) == {"uuid-b10": 0, "uuid-b9": 1}
+    assert kept.ranks(resource([]), view) is None

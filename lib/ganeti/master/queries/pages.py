@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ganeti.query.page import PageAnswer
 
 
+_names = page.NameOrder()
+
+
 def query_page(
     context: MasterContext,
     what: str,
@@ -67,6 +70,7 @@ def query_page(
         service.LiveData(context),
         effort or Effort(),
         complete if resource.name == query_c.JOB else list,
+        _names,
     )
     found["state"] = state
     return found
