@@ -68,6 +68,8 @@ LIFE = (
     "gnt-instance list-tags NAME",
     "gnt-instance reboot NAME",
     "gnt-instance reboot nosuch",
+    "gnt-instance console --show-cmd NAME",
+    "gnt-instance console --log NAME",
     "gnt-instance shutdown NAME",
     "gnt-instance startup --dry-run NAME",
     "gnt-instance startup NAME",

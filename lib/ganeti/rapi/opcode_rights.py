@@ -19,6 +19,7 @@ from ganeti import opcodes
 from ganeti.http.messages import Refused
 from ganeti.opcodes.base import COMMON_PARAMS, QUERY, OpCode
 from ganeti.rapi.declare import READERS, WRITE, WRITERS, Job, Resource
+from ganeti.rapi.rights import CONSOLES
 from ganeti.rapi.users import User
 
 #: Opcodes of commands without an operation of their own, and the right which they need.
@@ -34,6 +35,7 @@ WITHOUT_OPERATION: Final[Mapping[str, frozenset[str]]] = {
     "OP_GROUP_EVACUATE": WRITERS,
     "OP_GROUP_VERIFY_DISKS": WRITERS,
     "OP_INSTANCE_CHANGE_GROUP": WRITERS,
+    "OP_INSTANCE_CONSOLE": READERS,
     "OP_INSTANCE_MOVE": WRITERS,
     "OP_NODE_MAINTENANCE_CHECK": WRITERS,
     "OP_NODE_QUERYVOLS": READERS,
@@ -44,6 +46,8 @@ WITHOUT_OPERATION: Final[Mapping[str, frozenset[str]]] = {
     "OP_TAGS_GET": READERS,
     "OP_TAGS_SEARCH": READERS,
 }
+# The operations for which one of these asks, where it is not ``POST /2/jobs``.
+_ASKED: Final = {"OP_INSTANCE_CONSOLE": (CONSOLES, "GET")}
 #: Opcodes which only commands on the master submit, and why.
 ONLY_ON_THE_MASTER: Final[Mapping[str, str]] = {
     "OP_CLUSTER_ACTIVATE_MASTER_IP": "it decides how this interface is reached",
@@ -52,7 +56,6 @@ ONLY_ON_THE_MASTER: Final[Mapping[str, str]] = {
     "OP_CLUSTER_POST_INIT": "it belongs to the creation of a cluster",
     "OP_CLUSTER_RENAME": "it decides how this interface is reached",
     "OP_CLUSTER_RENEW_CRYPTO": "the command stops the daemons, and makes keys as root",
-    "OP_INSTANCE_CONSOLE": "the resources of consoles have rights of their own",
     "OP_NODE_ADD": "the command connects to the machine as root",
     "OP_NODE_AUTO_FAILOVER": "the watcher submits it after checks of its own",
     "OP_NODE_REMOVE": "the command cleans the machine as root",
@@ -133,8 +136,9 @@ def _grounds(known: Iterable[Offer], user: User, op: OpCode) -> list[Ground]:
         for offer in known
         if _may(user, offer, op)
     ]
-    if needed is not None and user.may(needed, "jobs", "POST"):
-        found.append(Ground(needed, "jobs", "POST"))
+    handler, method = _ASKED.get(op.OP_ID, ("jobs", "POST"))
+    if needed is not None and user.may(needed, handler, method):
+        found.append(Ground(needed, handler, method))
     if not found:
         raise Refused(403, f"user {user.name} may not submit {op.OP_ID} with these parameters")
     return found

@@ -71,6 +71,14 @@ def test_commands_without_an_operation() -> None:
     assert not refusal("read", "OP_TAGS_SEARCH", pattern="x")
 
 
+def test_the_console_needs_the_right_for_consoles() -> None:
+    console: dict[str, Any] = {"op_id": "OP_INSTANCE_CONSOLE", "instance_name": "web1"}
+    for words in ("read", "write", "console", "instances_name_console"):
+        assert not refusal(words, **console), words
+    for words in ("view", "instances_name_startup"):
+        assert refusal(words, **console), words
+
+
 def test_what_only_the_master_submits() -> None:
     for op_id, params in {
         "OP_CLUSTER_DESTROY": {},

@@ -39,7 +39,6 @@ NEEDS_MASTER = {
     "gnt-debug test-jobqueue": _DEVELOPERS,
     "gnt-debug test-osparams": _DEVELOPERS,
     "gnt-debug wconfd": _DEVELOPERS,
-    "gnt-instance console": "it connects to the node as root, with the SSH keys of the master",
     "gnt-instance import": "it reads the files of another system on the master",
     "gnt-instance undo": _SECRETS,
     "gnt-node add": _KEYS,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, terminal
+from ganeti.cli.over_rest import address
 from ganeti.platform import machine, paths
 from ganeti.utils import text
 
@@ -52,6 +53,13 @@ def open_console(console: Mapping[str, Any], client: luxi.Client, *, show_comman
         )
     elif kind == "ssh":
         argv = console_argv(console, client)
+        if address.is_given() and not show_command:
+            raise errors.OpPrereqError(
+                f"the console of {console['instance']} is reached over SSH as root of its node,"
+                " with the keys of the cluster: use the command on the master. 'gnt-instance"
+                f" console --log {console['instance']}' shows here what the instance writes.",
+                errors.ECODE_ENVIRON,
+            )
         if show_command:
             terminal.out(text.shell_join(argv))
         else:
