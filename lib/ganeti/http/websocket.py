@@ -285,7 +285,7 @@ def answer_headers(head: Head) -> list[tuple[str, str]]:
     except (ValueError, binascii.Error):
         long_enough = False
     if not long_enough:
-        raise Refused(400, "Sec-WebSocket-Key must be 16 bytes in base64")
+        raise Refused(400, "the header Sec-WebSocket-Key must be 16 bytes in base64")
     if head.length:
         raise Refused(400, "the handshake of a WebSocket has no body")
     digest = hashlib.sha1((key + _GUID).encode("ascii"), usedforsecurity=False).digest()

@@ -113,9 +113,9 @@ class LimitedMaster(Master):
             raise missing(name)
         return await self._inner.call("QueryTags", kind, facts.name)
 
-    async def _console_log(self, name: str, *args: Any) -> Any:
+    async def _console_log(self, name: str, lines: int, position: str) -> Any:
         facts = await self._limits.require(name)
-        return await self._inner.call("ReadConsoleLog", facts.name, *args)
+        return await self._inner.call("ReadConsoleLog", facts.name, lines, position)
 
     def _check_fields(self, fields: Sequence[str]) -> None:
         """Refuse the field with the console without the right for the consoles of all he sees.

@@ -124,14 +124,6 @@ MISSING: dict[str, str] = {
     "GetPage": "bulk",
     # The others are given by their names.
     "ExplainPlacement": "ignore-soft-errors no-capacity-checks",
-    "GetBalance": (
-        "exclude-instances ignore-soft-errors max-length min-gain min-gain-limit min-score"
-        " no-disk-moves no-instance-moves restricted-migration select-instances"
-    ),
-    "GetCapacity": (
-        "accept-existing-errors disk-template independent-groups max-cpu max-length min-disk"
-        " no-capacity-checks standard-alloc tiered-alloc"
-    ),
     "Query": "after filter limit offset sort",  # of QueryPage
     "QueryPage": "filter names",
     "RecreateInstanceDisks": "dry-run instance_uuid node_uuids",

@@ -72,7 +72,11 @@ def test_every_method(secure: HttpLab, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     calls = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(calls) > 90
-    assert [call for call in calls if call[1] == "refused"] == []
+    refused = {call[0]: call[2] for call in calls if call[1] == "refused"}
+    # These are computed by a process of their own, from the socket of a real master.
+    for name in ("GetCapacity", "GetBalance", "WhatIf", "ExplainPlacement"):
+        assert "not part of a cluster" in refused.pop(name)
+    assert refused == {}
 
 
 def test_the_package_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
