@@ -169,6 +169,8 @@ def _calls_by_name() -> Iterator[tuple[str, str, int]]:
                 and isinstance(node.args[0], ast.Constant)
                 and isinstance(node.args[0].value, str)
                 and node.args[0].value[0].isupper()
+                # A function which passes on what it gets has no number of arguments.
+                and not any(isinstance(one, ast.Starred) for one in node.args)
             ):
                 yield str(path.relative_to(LIB)), node.args[0].value, len(node.args) - 1
 
