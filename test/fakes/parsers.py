@@ -64,6 +64,7 @@ from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import filters
 from ganeti.jqueue import job as jobs
 from ganeti.luxi import protocol as luxi
+from ganeti.master import access_records
 from ganeti.merge import other_cluster as merge_other
 from ganeti.merge import record as merge_record
 from ganeti.merge import steps as merge_steps
@@ -824,6 +825,13 @@ VALUES: dict[str, Parser] = {
         (
             {"order": "pnode,-name", "limit": 5, "after": ["node1", 2.5, "web1", 1]},
             {"offset": 3, "known": "x", "within": ["==", "name", "web1"], "after": ["web1"]},
+        ),
+    ),
+    "change of access records": Parser(
+        lambda value: access_records.parse_change(value if isinstance(value, list) else []),
+        (
+            ["remove", "session", "ab" * 32],
+            ["used", "session", "ab" * 32, 1.5],
         ),
     ),
     "data collectors": Parser(

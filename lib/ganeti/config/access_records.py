@@ -36,7 +36,9 @@ _OWNER_LENGTH: Final = 256
 
 def uuid_of(kind: str, key: str) -> str:
     """Return the UUID of the record with this kind and key."""
-    return str(uuid.uuid5(_NAMESPACE, f"{kind}/{key}"))
+    # A client may send characters which no record can have; then there is no such record.
+    text = f"{kind}/{key}".encode("utf-8", "backslashreplace").decode("utf-8")
+    return str(uuid.uuid5(_NAMESPACE, text))
 
 
 def check(record: AccessRecord) -> None:

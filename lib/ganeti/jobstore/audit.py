@@ -179,12 +179,12 @@ def newest_lines(path: str, before: int | None = None) -> Iterator[tuple[int, di
         while end is None or end > first:
             most = None if end is None else end - first
             numbered = enumerate(islice(_lines(one), most), start=first)
-            end = yield from _parsed(deque(numbered, MOST_LINES))
+            end = yield from _read_backwards(deque(numbered, MOST_LINES))
         # A file may be renamed meanwhile: no line is returned twice.
         before = first if before is None else min(before, first)
 
 
-def _parsed(
+def _read_backwards(
     lines: Collection[tuple[int, bytes]],
 ) -> Generator[tuple[int, dict[str, Any]], None, int]:
     """Yield lines, the last one first; return the number of the first one, 0 without lines."""

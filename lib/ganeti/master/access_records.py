@@ -78,7 +78,7 @@ class AccessRecords:
             insufficient_resources: there are too many records.
         :raises ConfigurationError: not enough candidates have the change. It may have been made.
         """
-        wanted = [_parsed(change) for change in changes]
+        wanted = [parse_change(change) for change in changes]
         with self._changing:
             before = self._number(config.snapshot().access_records)
             with config.transaction() as change:
@@ -95,22 +95,26 @@ class AccessRecords:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Change:
+class Change:
     what: str
     uuid: str
     record: AccessRecord | None = None
     time: float = 0.0
 
 
-def _parsed(change: Sequence[Any]) -> _Change:
+def parse_change(change: Sequence[Any]) -> Change:
+    """Check a change which a client sends.
+
+    :raises OpPrereqError: wrong_input: it has another form, or a record is wrong.
+    """
     match list(change):
         case ["put", dict() as given]:
             record = _record(given)
-            return _Change(PUT, record.uuid, record)
+            return Change(PUT, record.uuid, record)
         case ["remove", str() as kind, str() as key]:
-            return _Change(REMOVE, access_records.uuid_of(kind, key))
+            return Change(REMOVE, access_records.uuid_of(kind, key))
         case ["used", str() as kind, str() as key, int() | float() as at]:
-            return _Change(USED, access_records.uuid_of(kind, key), time=float(at))
+            return Change(USED, access_records.uuid_of(kind, key), time=float(at))
     raise errors.OpPrereqError(
         "a change of access records is ['put', record], ['remove', kind, key] or"
         " ['used', kind, key, time]",
@@ -139,7 +143,7 @@ def _record(given: Mapping[str, Any]) -> AccessRecord:
     return record
 
 
-def _carry_out(change: Transaction, wanted: Sequence[_Change]) -> None:
+def _carry_out(change: Transaction, wanted: Sequence[Change]) -> None:
     for one in wanted:
         present = change.data.access_records.get(one.uuid)
         if one.what == REMOVE:
@@ -167,7 +171,7 @@ def _remove_ended(change: Transaction) -> None:
             change.access.remove(uuid)
 
 
-def _check_number(table: Mapping[str, AccessRecord], wanted: Sequence[_Change]) -> None:
+def _check_number(table: Mapping[str, AccessRecord], wanted: Sequence[Change]) -> None:
     if len(table) > access_records.MAX_RECORDS:
         raise errors.OpPrereqError(
             f"the cluster has {access_records.MAX_RECORDS} sessions, tokens and other access"

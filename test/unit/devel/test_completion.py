@@ -204,7 +204,7 @@ PLAIN = [
     (["hbal", "--mond", ""], []),
     (["hbal", "--mond="], ["--mond=yes", "--mond=no"]),
     (["hspace", "--disk-template=pl"], ["--disk-template=plain"]),
-    (["hspace", "--what-if", "remove"], ["remove-node="]),
+    (["hspace", "--what-if", "remove"], ["remove-node=", "remove-group="]),
     (["hspace", "--what-if", "remove-node=node2"], ["remove-node=node2"]),
     (["hspace", "--what-if", "add-nodes=3:"], ["add-nodes=3:node1", "add-nodes=3:node2"]),
     (["hspace", "--what-if", "vcpu-ratio="], []),
@@ -363,7 +363,7 @@ def test_the_real_tables(tmp_path: Path) -> None:
     done = process.run(["bash", "-c", check], timeout_s=PATIENCE_S)
     assert done.stdout.count("_ganeti_complete") == len(names)
     words = [str(tmp_path / "gnt-complete"), "gnt-cluster", "simulate", "--what-if", "remove"]
-    assert process.run(words, timeout_s=PATIENCE_S).stdout == ":open\nremove-node=\n"
+    assert process.run(words, timeout_s=PATIENCE_S).stdout == ":open\nremove-node=\nremove-group=\n"
     done = process.run([str(tmp_path / "gnt-complete"), "gnt-cluster", "ver"], timeout_s=PATIENCE_S)
     assert {"verify", "version"} <= {line.partition("\t")[0] for line in done.stdout.splitlines()}
     root = tmp_path / "root"

@@ -30,6 +30,10 @@ PUBLISHED: dict[str, Any] = json.loads(
 #: Methods nobody else has.
 OWN_METHODS = {
     "CheckGuests": "a guest that stopped by itself becomes an event of the REST interface",
+    "QueryQueue": "the queue in its predicted order, with locks (REST)",
+    "FindCommits": "chosen commits of the history, page by page (REST)",
+    "FindAuditLines": "chosen lines of the audit log, page by page (REST)",
+    "QueryObjectsAt": "objects of an earlier state, without secrets (REST)",
     "ExplainJob": "why a job waits (gnt-job explain, gnt-job top)",
     "ReadConsoleLog": "what a guest wrote to its console (gnt-instance console --log)",
     "QueryGuestsUsage": "what guests use (gnt-instance top)",
