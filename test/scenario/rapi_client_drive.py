@@ -157,7 +157,7 @@ if hasattr(cluster, "SubmitJob"):  # what commands outside of the cluster use
     verify = {"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"}
     job("SubmitJob", [verify], reason="a test")
     ask("SubmitManyJobs", [[verify], [verify]])
-    ask("RunQuery", {"OP_ID": "OP_CLUSTER_QUERY"})
+    ask("RunQuery", {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": [ONE], "static": True})
     ask("SetJobPriority", 1, 5)
     ask("ArchiveJob", 1)
     ask("ArchiveOldJobs", 86400)

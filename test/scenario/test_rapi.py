@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
@@ -175,6 +174,27 @@ CREATE = {
 }
 
 
+def _requests_of_commands(rest: Rest) -> None:
+    """What the commands on a machine outside of the cluster ask."""
+    verify = {"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"}
+    job = rest.job("POST", "/2/jobs", {"ops": [verify]})
+    number = job["id"]
+    assert rest("PUT", f"/2/jobs/{number}/priority", 5)[1][0] is False
+    assert rest("POST", f"/2/jobs/{number}/archive") == (200, True)
+    assert rest("POST", "/2/jobs/archive", {"age": 86400}) == (200, [0, 0])
+    query = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["nosuch"], "static": True}
+    assert rest("PUT", "/2/run-query", {"op": query})[0] == 404
+    assert rest.get("/2/config-values?fields=master_node,drain_flag") == [NODE1, False]
+    assert rest("PUT", "/2/queue/drain")[0] == 200
+    assert rest.get("/2/config-values?fields=drain_flag") == [True]
+    assert rest("DELETE", "/2/queue/drain")[0] == 200
+    assert rest("PUT", "/2/watcher/pause", {"until": 2_000_000_000}) == (200, 2_000_000_000)
+    assert rest.get("/2/watcher/pause") == 2_000_000_000
+    assert rest("DELETE", "/2/watcher/pause") == (200, None)
+    assert rest("GET", "/2/guests/usage")[0] == 200
+    assert rest("GET", "/2/instances/nosuch.example.com/console-log")[0] == 404
+
+
 def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     """All methods of all resources; what is left out fails at the end."""
     assert rest.get("/") is None and rest.get("/2") is None and rest.get("/version") == 2
@@ -333,6 +353,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
 
     found = rest.batch({"method": "GET", "path": "/2/info"})
     assert found[0]["body"]["master"] == NODE1
+    _requests_of_commands(rest)
 
     assert rest.get("/2/jobs")[0]["id"] == 1
     assert rest.get("/2/jobs?bulk=1")[0]["id"] == 1
@@ -566,7 +587,10 @@ def _check_outcomes(found: dict[str, list[tuple[str, Any]]]) -> None:
         (name, outcome, details)
         for name, outcomes in found.items()
         for outcome, details in outcomes
-        if outcome not in ("ok", "success") and (name not in MAY_FAIL or outcome != "error")
+        if outcome not in ("ok", "success")
+        and (name not in MAY_FAIL or outcome != "error")
+        # Guests of the hypervisor for tests write nothing.
+        and not (name == "GetInstanceConsoleLog" and "keeps no console log" in str(details))
     ]
     assert not wrong
 
@@ -724,7 +748,7 @@ def test_a_batch(cluster: Cluster, rest: Rest) -> None:
     """An instance is made, tagged, started and removed in one request, in this order."""
     web = f"/2/instances/{WEB}"
     made = {"id": "create", "method": "POST", "path": "/2/instances", "body": CREATE}
-    tag = {"id": "tag", "method": "PUT", "path": f"{web}/tags", "query": {"tag": ["a", "b"]}}
+    tag = {"id": "tag", "method": "PUT", "path": f"{web}/tags", "query": {"tag": ["one", "two"]}}
     wrong = {"id": "wrong", "method": "PUT", "path": f"{web}/startup", "query": {"froce": 1}}
     before = len(rest.get("/2/jobs"))
     status, body = rest("POST", "/2/batch", {"operations": [made, tag, wrong]})
@@ -752,7 +776,7 @@ def test_a_batch(cluster: Cluster, rest: Rest) -> None:
     )
     assert [rest.end_of(one["body"])["status"] for one in found] == ["error", "error", "success"]
     tags = rest.get("/2/tags")
-    assert "c" in tags and "a" not in tags
+    assert "c" in tags and "one" not in tags
     rest.job("DELETE", "/2/tags?tag=c")
     assert rest("POST", "/2/batch", {"operations": [tag]}, user="look:secret")[0] == 403
 
@@ -766,7 +790,8 @@ def test_a_batch_survives_the_master_daemon(cluster: Cluster, rest: Rest) -> Non
         {"method": "DELETE", "path": "/2/tags", "query": {"tag": "d"}, "after": ["first"]},
     )
     first, second = (one["body"] for one in found)
-    cluster.kill(NODE1, "ganeti-masterd", signal.SIGKILL)
+    # The old process has to be gone, or its successor is not started.
+    cluster.kill_whole(NODE1, "ganeti-masterd")
     cluster.run("daemon-util", "start", "ganeti-masterd").ok()
     (op,) = rest.get(f"/2/jobs/{second}")["ops"]
     assert op["depends"] == [[first, []]]

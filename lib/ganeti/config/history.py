@@ -484,6 +484,7 @@ class PastState:
     def __init__(self, data: ConfigData) -> None:
         whole = codec.to_dict(data)
         self.cluster: dict[str, Any] = whole.pop("cluster")
+        # A table which may be empty, such as that of the documents, is not there then.
         self.tables: dict[str, dict[str, Any]] = {
             kind: value for kind, value in whole.items() if isinstance(value, dict)
         }
@@ -509,7 +510,7 @@ class PastState:
 
     def get(self, kind: str, uuid: str) -> dict[str, Any] | None:
         """Return one object, or None."""
-        return self.cluster if (kind, uuid) == CLUSTER else self.tables[kind].get(uuid)
+        return self.cluster if (kind, uuid) == CLUSTER else self.tables.get(kind, {}).get(uuid)
 
     def take_back(self, commit: Commit) -> None:
         """Take back a commit: become the state before it.
@@ -542,7 +543,7 @@ class PastState:
     def _take_back_change(self, change: ObjectChange) -> None:
         present = self.get(change.kind, change.uuid)
         if change.old is None:
-            self.tables[change.kind].pop(change.uuid, None)
+            self.tables.get(change.kind, {}).pop(change.uuid, None)
             return
         old = dict(change.old)
         if change.new is not None:
@@ -554,7 +555,7 @@ class PastState:
         if (change.kind, change.uuid) == CLUSTER:
             self.cluster = old
         else:
-            self.tables[change.kind][change.uuid] = old
+            self.tables.setdefault(change.kind, {})[change.uuid] = old
 
 
 def state_at(data: ConfigData, history: History, point: int | float) -> PastState:

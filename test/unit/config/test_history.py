@@ -32,7 +32,7 @@ from ganeti.config.history import (
 from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.configfile.files import write_config_file
-from ganeti.objects import ConfigData, codec, updated
+from ganeti.objects import ConfigData, KeptDocument, codec, updated
 from ganeti.wire import json as wire_json
 
 from .samples import disk_of, instance_of, small_cluster, uuid_of
@@ -507,3 +507,15 @@ def test_private_parameters_are_kept_as_they_were(place: _Place) -> None:
     assert (change.new or {})["osparams_private"] == {"password": "new"}
     was = place.config.at(json.loads(before)["serial_no"]).whole()
     assert wire_json.loads(wire_json.dumps(was)) == json.loads(before)
+
+
+def test_a_table_which_is_empty_now(place: _Place) -> None:
+    """The only document was removed, so the present file has no table of documents."""
+    kept = KeptDocument(uuid="u-d", name="lease", text="{}", ctime=1.0, mtime=1.0, serial_no=1)
+    with place.config.transaction() as change:
+        change.documents.put(kept)
+    with_document = place.config.snapshot().serial_no
+    with place.config.transaction() as change:
+        change.documents.remove("u-d")
+    assert place.config.at(with_document).whole()["documents"]["u-d"]["name"] == "lease"
+    assert not place.config.at(with_document - 1).whole().get("documents")
