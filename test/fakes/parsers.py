@@ -82,7 +82,8 @@ from ganeti.platform import users as platform_users
 from ganeti.query import filter as query_filter
 from ganeti.query import order as query_order
 from ganeti.query import page as query_page
-from ganeti.rapi import passwords, rights, roles, selectors, users
+from ganeti.query.findings import parse_finding
+from ganeti.rapi import events, passwords, rights, roles, selectors, users
 from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
 from ganeti.storage import rbd
@@ -346,8 +347,9 @@ TEXTS: dict[str, Parser] = {
     ),
     "what a node has ignored": Parser(neighbour.parse_ignored, ('["instance/nics/0/speed"]',)),
     "a finding of a verification": Parser(
-        verify_errors.parse_finding, ("  - WARNING:ENODEHV:node:node1:text: more", "  - NOTICE: x")
+        parse_finding, ("  - WARNING:ENODEHV:node:node1:text: more", "  - NOTICE: x")
     ),
+    "id of an event": Parser(events.parse_ident, ("1f0c-7", "")),
     "errors of a verification": Parser(
         verify_errors.parse_verify, ("Thu Nov 26   - ERROR:ENODEHV:node:node1:text: more\n",)
     ),

@@ -550,6 +550,60 @@ def test_events(cluster: Cluster, rest: Rest) -> None:
     assert rest("GET", "/2/events?kinds=nonsense")[0] == 400
 
 
+def test_events_of_all_kinds(cluster: Cluster, rest: Rest) -> None:
+    """Nodes, lines and progress of jobs, and findings, by kind and name."""
+    with (
+        rest.raw("GET", "/2/events?kind=node,job&name=node2") as nodes,
+        rest.raw("GET", "/2/events?kind=log,progress") as lines,
+        rest.raw("GET", "/2/events?kind=finding") as findings,
+    ):
+        rest.job("PUT", "/2/nodes/node3.example.com/tags?tag=t1")
+        rest.job("PUT", "/2/nodes/node2.example.com/tags?tag=t1")
+        found: list[tuple[str, Any]] = []
+        _until(
+            nodes,
+            lambda kind, data: (
+                found.append((kind, data))  # type: ignore[func-returns-value]
+                or (kind == "job" and data["status"] == "success")
+            ),
+        )
+        assert not [data for _kind, data in found if "node3" in json.dumps(data)]
+        (node,) = [data for kind, data in found if kind == "node"]
+        assert (node["members"], node["tags_added"]) == (["tags"], ["t1"])
+        assert found[-1][1]["objects"] == [["node", NODE2]]
+        assert found[-1][1]["user"] == "root"
+        rest.job(
+            "POST",
+            "/2/instances",
+            {**CREATE, "disk_template": "diskless", "disks": [], "name": "ev2.example.com"},
+        )
+        rest.job("PUT", "/2/instances/ev2.example.com/startup")
+        cluster.path(NODE2, "var/run/ganeti/fake-hypervisor/ev2.example.com").unlink()
+        cluster.run("gnt-cluster", "verify").failed("EINSTANCEDOWN")
+        _until(lines, lambda kind, data: kind == "log" and "* " in str(data["message"]))
+        _until(lines, lambda kind, data: kind == "progress" and data["done"] == data["total"])
+        _until(
+            findings,
+            lambda _kind, data: (
+                (data["change"], data["code"], data["name"])
+                == ("appeared", "EINSTANCEDOWN", "ev2.example.com")
+            ),
+        )
+        rest.job("DELETE", "/2/instances/ev2.example.com")
+        cluster.run("gnt-cluster", "verify")
+        _until(
+            findings,
+            lambda _kind, data: (
+                (data["change"], data["name"]) == ("gone", "ev2.example.com")
+                and data["severity"] == "error"
+            ),
+        )
+    for one in ("node2.example.com", "node3.example.com"):
+        rest.job("DELETE", f"/2/nodes/{one}/tags?tag=t1")
+    assert rest("GET", "/2/events?kind=nonsense")[0] == 400
+    assert rest("GET", "/2/events?kind=job&kinds=job")[0] == 400
+
+
 def _until(stream: Any, wanted: Any) -> str:
     """Read events until one is wanted; its id."""
     found: dict[str, str] = {}

@@ -92,7 +92,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("facts",),
     ),
     "master": (
-        ("fence", "queries", "luxi_server"),
+        ("event_data", "fence", "queries", "luxi_server"),
+        ("event_findings",),
         ("access_records", "audit_search", "history", "events", "documents", "metrics"),
         ("luxi_service",),
     ),
@@ -402,11 +403,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("params",),
         (
             "backup", "cluster", "group", "instance", "misc", "network", "node", "os", "query",
-            "tags", "test",
+            "subjects", "tags", "test",
         ),
     ),
     "query": (
-        ("field", "order", "view"),
+        ("field", "findings", "order", "view"),
         ("filter", "resources"),
         ("engine", "job_rules"),
         ("page",),

@@ -41,7 +41,7 @@ The modules in the second part of the table are about one subject and are used b
 :mod:`.remote`            run a command on a node, or copy a file to it
 :mod:`.rest_address`      addresses of REST interfaces
 :mod:`.image_copies`      compare the copies of the catalogue of images, and send what is missing
-:mod:`.verify_errors`     read the findings of cluster verification
+:mod:`.verify_errors`     read the errors in the output of cluster verification
 :mod:`.undo`              undo a change of the configuration with opposite jobs
 :mod:`.undo_instance`     the opposite of a change of an instance
 :mod:`.undo_objects`      the opposites of changes of nodes, groups, networks and the cluster

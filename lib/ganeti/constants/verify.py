@@ -49,6 +49,8 @@ ALL_CODES = tuple(OBJECT_OF)
 
 ERROR = "ERROR"
 WARNING = "WARNING"
+#: What is no problem; it has no code.
+NOTICE = "NOTICE"
 
 CHECK_NPLUSONE_MEM = "nplusone_mem"
 CHECK_HVPARAM_ASSESSMENT = "hvparam_assessment"

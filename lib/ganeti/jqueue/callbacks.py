@@ -174,9 +174,11 @@ class Callbacks:
         job = self._job
         with self._table.lock:
             job.add_log(self._op, str(kind), message, self._table.now())
-            if not self._publisher.subscriptions.plan_notification(job.id):
-                return
-        self._committer.later(lambda: self._publisher.notify([job.id]))
+            planned = self._publisher.subscriptions.plan_notification(job.id)
+        if planned:
+            self._committer.later(lambda: self._publisher.notify([job.id]))
+        if self._publisher.on_logged is not None:
+            self._publisher.on_logged(job)
 
     def check_cancel(self) -> None:
         """Stop here if the job is to stop; called where nothing has to be undone.

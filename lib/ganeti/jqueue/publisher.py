@@ -22,12 +22,14 @@ class Publisher:
     :ivar subscriptions: the clients that wait for a change; guarded by the table's lock.
     :ivar on_published: called with the jobs of every published commit, without the lock; it must
         return quickly, because answers wait for it.
+    :ivar on_logged: called with a job after a line was added to its log, without the lock.
     """
 
     def __init__(self, table: JobTable) -> None:
         self._table = table
         self.subscriptions = Subscriptions(self._notify_later)
         self.on_published: Callable[[list[jobs.QueuedJob]], None] | None = None
+        self.on_logged: Callable[[jobs.QueuedJob], None] | None = None
 
     def publish(self, batch: Batch) -> None:
         """Show the states of a commit to all clients."""

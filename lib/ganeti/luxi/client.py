@@ -323,13 +323,18 @@ class Client:
         """Return what the master daemon has measured (:func:`ganeti.master.metrics.measured`)."""
         return list(self.call("QueryMetrics"))
 
-    def wait_for_events(self, place: list[Any] | None, timeout_s: float) -> dict[str, Any]:
+    def wait_for_events(
+        self, place: list[Any] | None, timeout_s: float, kinds: Sequence[str] | None = None
+    ) -> dict[str, Any]:
         """Return the events after a place (:meth:`ganeti.master.events.EventLog.after`).
 
         :param place: epoch and number; None for all events which the master has in its log.
         :param timeout_s: how long to wait when there is no event after the place.
+        :param kinds: of :data:`ganeti.constants.events.KINDS`; None for those of jobs and
+            instances.
         """
-        return dict(self.call("WaitForEvents", place, timeout_s))
+        wanted = None if kinds is None else list(kinds)
+        return dict(self.call("WaitForEvents", place, timeout_s, wanted))
 
     def query_tags(self, kind: str, name: str = "") -> list[str]:
         """Return the tags of one object, or of the cluster."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ganeti import errors, ht
+from ganeti.constants.events import KINDS as EVENT_KINDS
 from ganeti.utils import text
 
 
@@ -439,8 +440,13 @@ QUERY_GUESTS_USAGE = Method(
 WAIT_FOR_EVENTS = Method(
     "WaitForEvents",
     "Returns the changes of jobs and instances after a place in the log of events, and waits for a"
-    " change if there is none; for null all changes in the log",
-    (Arg("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))), Arg("timeout", _NUMBER)),
+    " change if there is none; for null all changes in the log. With kinds, the events of these"
+    " kinds, each with what is known about it",
+    (
+        Arg("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))),
+        Arg("timeout", _NUMBER),
+        Arg("kinds", ht.Maybe(ht.ListOf(ht.OneOf("event-kind", EVENT_KINDS))), None),
+    ),
     published=False,
 )
 

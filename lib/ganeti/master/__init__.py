@@ -5,6 +5,8 @@
 :mod:`.luxi_service`     one function for each method of LUXI
 :mod:`.queries`          answers about the objects of the cluster
 :mod:`.events`           the last events of the cluster, and waiting for the next one
+:mod:`.event_data`       what events say
+:mod:`.event_findings`   which findings of the verification are new, and which have gone
 :mod:`.history`          answers about the history of the configuration
 :mod:`.history_copies`   brings this history on other candidates up to date
 :mod:`.access_records`   sessions, tokens and other proofs of the identity of users

@@ -178,18 +178,23 @@ class LuxiService:
 
     @_serves(methods.WAIT_FOR_EVENTS)
     def _wait_for_events(
-        self, request: LuxiRequest, place: list[Any] | None, timeout: float
+        self,
+        request: LuxiRequest,
+        place: list[Any] | None,
+        timeout: float,
+        kinds: list[str] | None,
     ) -> None:
+        wanted = None if kinds is None else frozenset(kinds)
         if place is None:
-            request.answer(self._events.after(None))
+            request.answer(self._events.after(None, wanted))
             return
         epoch, number = place
 
         def nothing_happened() -> None:
             if self._events.stop_waiting(request.answer):
-                request.answer(self._events.after((epoch, number)))
+                request.answer(self._events.after((epoch, number), wanted))
 
-        if self._events.wait((epoch, number), request.answer):
+        if self._events.wait((epoch, number), request.answer, wanted):
             request.wait(max(0.0, min(timeout, const.WAIT_FOR_JOB_CHANGE_S)), nothing_happened)
 
     @_serves(methods.CHECK_GUESTS)

@@ -10,6 +10,7 @@ documentation.
 ``view``      a snapshot with the look-ups which fields need, made once per query
 ``filter``    the filter language: JSON form, text form, evaluation
 ``job_rules`` filter rules of the job queue: their syntax, and which jobs match them
+``findings``  the findings in the log of a cluster verification
 ``resources`` the fields, a file per kind of object
 ``engine``    answers a query
 ``order``     the order of lists, by fields in both directions

@@ -45,7 +45,7 @@ from ganeti.master import queries, startup
 from ganeti.master.audit import Archive, JobLog
 from ganeti.master.audit_copies import AuditCopies
 from ganeti.master.commit_probe import CommitProbe
-from ganeti.master.events import EventLog, GuestChanges
+from ganeti.master.events import EventLog, GuestChanges, finder
 from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.master.history_copies import HistoryCopies
 from ganeti.master.key_learning import KeyLearning
@@ -135,7 +135,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     fence.before_end = executor.end_all
     orphaned_work.goes_on = executor.goes_on
     queue = _make_queue(role.store, context, executor, orphaned_work, witness, livelock.path)
-    events = EventLog()
+    events = EventLog(find=finder(config))
     job_log, copies = _start_queue(here, context, queue, events)
     executor.start()
     orphaned_work.clean_up_migrations(queue)
@@ -285,9 +285,11 @@ def _start_queue(
     job_log.start()
     # The start of the queue ends the jobs which ran under an earlier daemon.
     queue.publisher.on_published = partial(_note_jobs, events, job_log)
+    queue.publisher.on_logged = events.job_logged
     queue.start()
     with queue.table.lock:
         present = list(queue.table.jobs.values())
+    events.recover(present)
     table = queue.table
     job_log.recover(present, Archive(table.store.newest_archived_ids, table.archived))
     audit_copies.start()

@@ -31,6 +31,7 @@ SAMPLES: dict[str, Any] = {
     "job_id": 17,
     "job_ids": [17, 18],
     "jobs": [[{"OP_ID": "OP_TEST_DELAY"}]],
+    "kinds": ["node", "log"],
     "kill": True,
     "kind": "node",
     "last": 12,

@@ -31,7 +31,10 @@ from ganeti.utils import net
 
 def job(number: int, status: str) -> Any:
     return SimpleNamespace(
-        id=number, published_status=status, ops=[SimpleNamespace(summary=lambda: "TEST_DELAY")]
+        id=number,
+        published_status=status,
+        inputs=[],
+        ops=[SimpleNamespace(summary=lambda: "TEST_DELAY", input={})],
     )
 
 

@@ -185,9 +185,9 @@ def test_documents_are_never_compressed(rest: Rest) -> None:
 
 def test_a_stream_is_not_compressed(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_event(_method: str, *args: Any) -> Any:
-        if args and args[-1]:
+        if args and args[1]:
             await asyncio.Event().wait()
-        return {"epoch": "e", "last": 0, "events": [], "lost": False}
+        return {"epoch": "e", "last": 0, "events": [], "lost": False, "dropped": [0, 0]}
 
     monkeypatch.setattr(rest.master, "call", no_event)
     with rest.lab.connect() as sock:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ganeti import errors
+from ganeti.constants.events import KINDS, NOISY
 from ganeti.rapi import events
-from ganeti.rapi.events import Hub
+from ganeti.rapi.events import Event, Filter, Hub
 from ganeti.rapi.master import Master
 
 
@@ -25,11 +26,12 @@ class EventMaster(Master):
         self.changed = asyncio.Event()
         self.fail = False
         self.asked = 0
+        self.kinds: list[list[str]] = []
         self.checks = 0
         self.checked = asyncio.Event()
 
-    def add(self, kind: str = "job", **data: Any) -> None:
-        self.events.append([len(self.events) + self.first + 1, kind, data])
+    def add(self, kind: str = "job", about: dict[str, Any] | None = None, **data: Any) -> None:
+        self.events.append([len(self.events) + self.first + 1, kind, data, about or {}])
         self.changed.set()
 
     async def call(self, method: str, *args: Any, timeout_s: float | None = None) -> Any:
@@ -40,7 +42,8 @@ class EventMaster(Master):
             self.checked.set()
             return None
         self.asked += 1
-        place, timeout = args
+        place, timeout, kinds = args
+        self.kinds.append(kinds)
         last = len(self.events) + self.first
         if timeout and place == [self.epoch, last]:
             self.changed.clear()
@@ -48,23 +51,21 @@ class EventMaster(Master):
             if self.fail:
                 raise errors.ConnectionClosedError("gone")
         last = len(self.events) + self.first
-        if place is None or place[0] != self.epoch:
-            return {
-                "epoch": self.epoch,
-                "last": last,
-                "events": list(self.events),
-                "lost": place is not None,
-            }
+        is_all = place is None or place[0] != self.epoch or place[1] < self.first
         return {
             "epoch": self.epoch,
             "last": last,
-            "lost": False,
-            "events": [one for one in self.events if one[0] > place[1]],
+            "events": [
+                one for one in self.events if one[1] in kinds and (is_all or one[0] > place[1])
+            ],
+            "lost": place is not None and is_all,
+            "dropped": [self.first, self.first],
         }
 
 
 async def follow(hub: Hub, last: str | None = None, *kinds: str) -> AsyncIterator[bytes]:
-    return await events.stream(hub, frozenset(kinds or events.KINDS), last)
+    wanted = Filter(frozenset(kinds)) if kinds else Filter()
+    return await events.stream(hub, wanted, last)
 
 
 async def step(stream: AsyncIterator[bytes]) -> str:
@@ -216,5 +217,211 @@ def test_guests_are_looked_at_while_somebody_wants_to_know() -> None:
         await finish(both[1])
         assert hub._watch_task is None
         await finish(jobs)
+
+    run(body)
+
+
+# -- kinds and names -------------------------------------------------------------------------------
+
+WEB = {"objects": [["instance", "web1.example.com"]], "user": "alice"}
+
+
+async def full(
+    hub: Hub, kinds: list[str] | None, *names: str, last: str | None = None
+) -> AsyncIterator[bytes]:
+    stream = await events.stream(hub, events.make_filter(kinds, names), last)
+    await step(stream)
+    return stream
+
+
+def test_the_complete_form_of_chosen_kinds() -> None:
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master)
+        stream = await full(hub, ["node", "job"])
+        old = await follow(hub)
+        await step(old)
+        master.add("network", name="lan")
+        master.add("node", about={"members": ["offline"]}, name="node1")
+        assert await step(stream) == (
+            'id: e1-2\nevent: node\ndata: {"name": "node1", "members": ["offline"]}\n\n'
+        )
+        master.add("job", about=WEB, id=7)
+        assert '"user": "alice"' in await step(stream)
+        # The other form and the other kinds stay as they were.
+        assert await step(old) == 'id: e1-3\nevent: job\ndata: {"id": 7}\n\n'
+        await finish(stream)
+        await finish(old)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("web1.example.com",), [1, 2, 4]),
+        (("WEB1",), [1, 2, 4]),
+        (("web*",), [1, 2, 4]),
+        (("web",), []),
+        (("*.example.org", "node?"), [3, 5]),
+        (("[a-z]*",), []),
+    ],
+)
+def test_names(names: tuple[str, ...], found: list[int]) -> None:
+    wanted = events.make_filter(["*"], names)
+    one = [
+        Event(1, "instance", {"name": "web1.example.com"}, {}),
+        Event(2, "job", {"id": 1}, WEB),
+        Event(3, "finding", {"name": "node1", "object": "node"}, {}),
+        Event(4, "instance", {"name": "new.example.com"}, {"old_name": "web1.example.com"}),
+        Event(5, "log", {"id": 1}, {"objects": [["instance", "x.example.org"]]}),
+        Event(6, "job", {"id": 2}, {}),
+    ]
+    assert [event.number for event in one if wanted.passes(event)] == found
+
+
+def test_a_filter_that_is_none() -> None:
+    for kinds, names in ((["nodes"], []), (["job"], ["x"] * 101), (["job"], ["x" * 301])):
+        with pytest.raises(errors.ParseError):
+            events.make_filter(kinds, [f"{name}{at}" for at, name in enumerate(names)])
+    assert events.make_filter(["*"]).kinds == frozenset(KINDS)
+
+
+def test_a_scope_hides_events() -> None:
+    class Mine:
+        def sees(self, event: Event) -> bool:
+            return event.about.get("user") == "alice"
+
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master)
+        stream = await events.stream(hub, Filter(scope=Mine()), None)
+        await step(stream)
+        master.add(about={"user": "bob"}, id=1)
+        master.add(about=WEB, id=2)
+        assert await step(stream) == 'id: e1-2\nevent: job\ndata: {"id": 2}\n\n'
+        await finish(stream)
+
+    run(body)
+
+
+def test_an_odd_event_stops_nobody() -> None:
+    """A master of another version sends events with other members."""
+
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master)
+        stream = await full(hub, ["finding", "job"], "x")
+        master.add("finding", text="no object")
+        master.add("job", about={"objects": [3]})
+        master.add("job", about={"objects": [["instance", "x"]]}, id=3)
+        assert '"id": 3' in await step(stream)
+        await finish(stream)
+
+    run(body)
+
+
+def test_noisy_events_are_asked_for_while_somebody_wants_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master)
+        stream = await follow(hub)
+        await step(stream)
+        assert not any(NOISY & set(kinds) for kinds in master.kinds)
+        master.add("log", about=WEB, message="before")
+        logs = await full(hub, ["log"], last="e1-0")
+        # Also the lines which the master still has.
+        assert '"message": "before"' in await step(logs)
+        monkeypatch.setattr(events, "_NOISE_S", 0.0)
+        master.add("log", about=WEB, message="now")
+        assert '"message": "now"' in await step(logs)
+        await finish(logs)
+        for number in (1, 2):
+            master.add(id=number)
+            assert f'"id": {number}' in await step(stream)
+        assert not NOISY & set(master.kinds[-1])
+        # What was not collected meanwhile is missing, and that is said.
+        again = await full(hub, ["log"], last="e1-2")
+        master.add("log", about=WEB, message="later")
+        text = await step(again)
+        assert "later" in text or "event: reset" in text
+        await finish(again)
+        await finish(stream)
+
+    run(body)
+
+
+def test_one_text_for_all_clients_of_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand clients: each event is rendered once, and other work has its turn."""
+    made: list[str] = []
+    form = events.STREAM
+
+    def render(ident: str, kind: str, data: Any) -> str:
+        made.append(ident)
+        return form.event(ident, kind, data)
+
+    monkeypatch.setattr(events, "STREAM", form._replace(event=render))
+
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master)
+        streams = [await follow(hub, None, "job") for _ in range(1000)]
+        others = [await follow(hub, None, "instance") for _ in range(10)]
+        for stream in (*streams, *others):
+            await step(stream)
+        turns: list[int] = []
+
+        async def receive(stream: AsyncIterator[bytes]) -> bytes:
+            text = await anext(stream)
+            turns.append(len(turns))
+            return text
+
+        tasks = [asyncio.create_task(receive(stream)) for stream in streams]
+        idle = [asyncio.create_task(receive(stream)) for stream in others]
+        await asyncio.sleep(0)
+        master.add(id=1)
+        seen = []
+        while len(turns) < len(streams):
+            seen.append(len(turns))
+            await asyncio.sleep(0)
+        texts = [await task for task in tasks]
+        assert made == ["e1-1"] and len(set(texts)) == 1
+        assert len(seen) >= 1000 / events._WOKEN_AT_ONCE, "the clients are not woken all at once"
+        assert not any(task.done() for task in idle), "other filters are not woken"
+        for task in idle:
+            task.cancel()
+        await asyncio.gather(*idle, return_exceptions=True)
+        for stream in (*streams, *others):
+            await finish(stream)
+
+    run(body)
+
+
+def test_nobody_misses_an_event_at_a_heartbeat() -> None:
+    """Clients whose heartbeat comes while others are woken get the event all the same."""
+
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master, heartbeat_s=0.001)
+        streams = [await follow(hub) for _ in range(60)]
+        got: dict[int, list[str]] = {}
+
+        async def receive(number: int) -> None:
+            text = ""
+            while '"id": 20}' not in text:
+                text += (await anext(streams[number])).decode()
+            got[number] = [line for line in text.splitlines() if line.startswith("data")]
+
+        tasks = [asyncio.create_task(receive(number)) for number in range(len(streams))]
+        for number in range(1, 21):
+            master.add(id=number)
+            await asyncio.sleep(0.002)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
+        wanted = [f'data: {{"id": {number}}}' for number in range(1, 21)]
+        assert all(lines == wanted for lines in got.values())
+        for stream in streams:
+            await finish(stream)
 
     run(body)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from ganeti import TYPE_CHECKING
-from ganeti.cli import failures, filters, jobs, terminal, verify_errors
+from ganeti.cli import failures, filters, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Command, Option, Values
 from ganeti.constants import verify as const
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ganeti.luxi import client as luxi
+    from ganeti.query.findings import Finding
 
-_ORDER = (const.ERROR, const.WARNING, verify_errors.NOTICE)
+_ORDER = (const.ERROR, const.WARNING, const.NOTICE)
 _COLOURS = {const.ERROR: terminal.RED, const.WARNING: terminal.YELLOW}
 
 
@@ -78,7 +79,7 @@ class Report:
 
     def __init__(self, *, steps: bool) -> None:
         self._steps = steps
-        self._found: list[verify_errors.Finding] = []
+        self._found: list[Finding] = []
 
     def collect(
         self, rows: Sequence[Sequence[Any]], values: Values, client: luxi.Client
@@ -93,8 +94,10 @@ class Report:
 
     def _take(self, stamp: Sequence[int], kind: str, message: Any) -> str:
         """Keep a finding; return the line of a step, or an empty text."""
+        from ganeti.query.findings import parse_finding
+
         text = str(message)
-        finding = verify_errors.parse_finding(text)
+        finding = parse_finding(text)
         if finding is None:
             if text.startswith("*"):
                 return jobs.format_log_entry(stamp, kind, message) if self._steps else ""
@@ -102,7 +105,7 @@ class Report:
                 # What a hook printed belongs to the finding about this hook.
                 self._found[-1].text += "\n" + text
             return ""
-        if self._steps and finding.severity == verify_errors.NOTICE:
+        if self._steps and finding.severity == const.NOTICE:
             return jobs.format_log_entry(stamp, kind, message)
         self._found.append(finding)
         return ""
@@ -131,14 +134,14 @@ class Report:
         terminal.out(verdict)
 
 
-def _place(finding: verify_errors.Finding) -> tuple[Any, ...]:
+def _place(finding: Finding) -> tuple[Any, ...]:
     from ganeti.utils import text
 
     order = _ORDER.index(finding.severity)
     return (order, finding.kind, text.natural_key(finding.name), finding.code, finding.text)
 
 
-def _line(finding: verify_errors.Finding, *, colour: bool) -> str:
+def _line(finding: Finding, *, colour: bool) -> str:
     """Return a finding as lines which fit the terminal."""
     about = " ".join(word for word in (finding.kind, finding.name) if word)
     first, *more = finding.text.split("\n")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ganeti import ht
+from ganeti import errors, ht
+from ganeti.constants.events import KINDS
 from ganeti.http.messages import Refused
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import GET, READERS, Query, Read, Resource, Result
-from ganeti.rapi.events import KINDS, stream
+from ganeti.rapi.events import FIRST_KINDS, Filter, make_filter, stream
 
 _TEXT: Final = Result(ht.Str, "text")
 
@@ -23,14 +24,26 @@ async def _page(call: Call) -> bytes:
 
 
 async def _events(call: Call) -> Any:
-    wanted = call.query["kinds"] or list(KINDS)
-    unknown = sorted(set(wanted) - set(KINDS))
+    last = call.headers.get("last-event-id") or call.query["last-event-id"] or call.query["after"]
+    return await stream(call.state.hub, _filter(call), last)
+
+
+def _filter(call: Call) -> Filter:
+    """Return the filter of a request: with ``kind`` or ``name``, the events are complete."""
+    kinds, kind, names = call.query["kinds"], call.query["kind"], call.query["name"]
+    if kind or names:
+        if kinds:
+            raise Refused(400, "use either kinds, or kind and name; kind takes several, too")
+        try:
+            return make_filter(kind or None, names or ())
+        except errors.ParseError as err:
+            raise Refused(400, str(err)) from err
+    unknown = sorted(set(kinds or ()) - set(FIRST_KINDS))
     if unknown:
-        raise Refused(
-            400, f"there are no events of kind '{unknown[0]}'. Known are {', '.join(KINDS)}."
-        )
-    last = call.headers.get("last-event-id") or call.query["last-event-id"]
-    return await stream(call.state.hub, frozenset(wanted), last)
+        known = ", ".join(FIRST_KINDS)
+        more = " The argument kind has further ones." if unknown[0] in KINDS else ""
+        raise Refused(400, f"there are no events of kind '{unknown[0]}'. Known are {known}.{more}")
+    return Filter(frozenset(kinds or FIRST_KINDS))
 
 
 RESOURCES: Final = (
@@ -60,16 +73,32 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _events,
-                "Changes of jobs and instances, as server-sent events."
+                "Changes of jobs and of objects of the cluster, findings of verifications, lines"
+                " and progress of jobs, as server-sent events."
                 " Send Last-Event-ID to continue after the end of a connection.",
                 _TEXT,
                 (
                     Query(
                         "kinds",
-                        "only these kinds, separated by commas: " + ", ".join(KINDS),
+                        "only these kinds, separated by commas: " + ", ".join(FIRST_KINDS),
                         declare.WORDS,
                     ),
                     Query("last-event-id", "for clients that cannot send the header", declare.TEXT),
+                    Query(
+                        "kind",
+                        "these kinds, separated by commas, each with what is known about it: "
+                        + ", ".join(KINDS)
+                        + "; * for all",
+                        declare.WORDS,
+                    ),
+                    Query(
+                        "name",
+                        "only events of objects with these names, and of jobs which name such an"
+                        " object: names without or with their domain, or patterns with * and ?,"
+                        " separated by commas",
+                        declare.WORDS,
+                    ),
+                    Query("after", "the same as last-event-id", declare.TEXT),
                 ),
                 access=READERS,
                 produces="text/event-stream",

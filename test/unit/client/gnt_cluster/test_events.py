@@ -26,7 +26,7 @@ def asked(master: FakeMaster) -> list[Any]:
     """A master which keeps four events; the places after which it was asked for more."""
     asked: list[Any] = []
 
-    def wait(place: list[Any] | None, timeout_s: float) -> dict[str, Any]:
+    def wait(place: list[Any] | None, timeout_s: float, kinds: None) -> dict[str, Any]:
         asked.append(place)
         found = [] if place is None else [event for event in KEPT if event[0] > place[1]]
         return {"epoch": "e", "last": 4, "events": found, "lost": False}
@@ -73,7 +73,7 @@ def test_following_until_ctrl_c(
         ]
     )
 
-    def call(self: client.Client, method: str, place: Any, timeout_s: float) -> Any:
+    def call(self: client.Client, method: str, place: Any, timeout_s: float, _kinds: None) -> Any:
         assert method == "WaitForEvents"
         places.append(place)
         try:
@@ -87,3 +87,39 @@ def test_following_until_ctrl_c(
     assert len(ended.out.splitlines()) == 2
     assert "events are missing here" in ended.err
     assert places == [None, ["e", 4], ["e", 5], ["f", 1]]
+
+
+def test_all_kinds_for_people(gnt: Gnt, master: FakeMaster) -> None:
+    kept = [
+        [1, "node", {"name": "node1", "change": "changed"}, {"members": ["offline"]}],
+        [2, "group", {"name": "rack1", "change": "removed"}, {"members": []}],
+        [3, "finding", {"change": "gone", "severity": "error", "object": "node", "name": "node1",
+                        "text": "it is down"}, {}],
+        [4, "log", {"id": 7, "type": "message", "message": "* creating disks"}, {}],
+        [5, "log", {"id": 7, "type": "delay-test", "message": ["x"]}, {}],
+        [6, "progress", {"id": 7, "done": 1, "total": 2, "operation": "TEST_DELAY(1)",
+                         "percent": 45.5}, {}],
+        [7, "progress", {"id": 7, "done": 2, "total": 2, "operation": None, "percent": None}, {}],
+    ]  # fmt: skip
+    asked: list[Any] = []
+
+    def wait(place: Any, timeout_s: float, kinds: list[str]) -> dict[str, Any]:
+        asked.append(kinds)
+        return {"epoch": "e", "last": 7, "events": kept, "lost": False}
+
+    master.answers["WaitForEvents"] = wait
+    wanted = ("finding", "group", "log", "node", "progress")
+    ended = gnt(" ".join(["cluster events", *(f"--kind={one}" for one in wanted)]))
+    assert ended.code == 0
+    assert [line.split(" ", 2)[2] for line in ended.out.splitlines()] == [
+        "node node1 changed: offline",
+        "group rack1 removed",
+        "finding gone: error: node node1: it is down",
+        "job 7: * creating disks",
+        "job 7: (delay-test)",
+        "job 7: 1 of 2 steps: TEST_DELAY(1), 45.5 %",
+        "job 7: 2 of 2 steps",
+    ]
+    assert asked == [sorted(wanted)] * 2
+    (line,) = gnt("cluster events --kind node --output json").out.split("\n")[:1]
+    assert json.loads(line)["members"] == ["offline"]
