@@ -83,7 +83,7 @@ from ganeti.query import filter as query_filter
 from ganeti.query import order as query_order
 from ganeti.query import page as query_page
 from ganeti.query.findings import parse_finding
-from ganeti.rapi import events, passwords, rights, roles, selectors, users
+from ganeti.rapi import event_socket, events, passwords, rights, roles, selectors, users
 from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
 from ganeti.storage import rbd
@@ -350,6 +350,10 @@ TEXTS: dict[str, Parser] = {
         parse_finding, ("  - WARNING:ENODEHV:node:node1:text: more", "  - NOTICE: x")
     ),
     "id of an event": Parser(events.parse_ident, ("1f0c-7", "")),
+    "what a client wants to hear": Parser(
+        event_socket.parse_subscription,
+        ('{"subscribe": {"kind": ["node", "job"], "name": ["web*"], "after": "1f0c-7"}}',),
+    ),
     "errors of a verification": Parser(
         verify_errors.parse_verify, ("Thu Nov 26   - ERROR:ENODEHV:node:node1:text: more\n",)
     ),

@@ -604,6 +604,50 @@ def test_events_of_all_kinds(cluster: Cluster, rest: Rest) -> None:
     assert rest("GET", "/2/events?kind=job&kinds=job")[0] == 400
 
 
+def test_events_over_a_websocket(rest: Rest) -> None:
+    """A client changes what it wants, and goes on after its last id on another connection."""
+    client = pytest.importorskip("websockets.sync.client", reason="make venv installs it")
+    pytest.importorskip("wsproto", reason="make venv installs it")
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+
+    def connect(arguments: str, user: bytes = b"root:secret") -> Any:
+        return client.connect(
+            f"wss://{rest.address}:5080/2/events?{arguments}",
+            ssl=context,
+            additional_headers={"Authorization": "Basic " + base64.b64encode(user).decode()},
+        )
+
+    def next_of(socket: Any, kind: str) -> dict[str, Any]:
+        while True:
+            found = json.loads(socket.recv(PATIENCE_S))
+            if found["event"] == kind:
+                return dict(found)
+
+    with connect("kind=node&name=node2") as socket:
+        rest.job("PUT", "/2/nodes/node2.example.com/tags?tag=socket")
+        first = next_of(socket, "node")
+        assert first["data"]["tags_added"] == ["socket"]
+        socket.send('{"subscribe": {"kind": "nodes"}}')
+        assert "no events of kind 'nodes'" in next_of(socket, "error")["data"]["reason"]
+        socket.send('{"subscribe": {"kind": ["node", "group"], "name": ["node3"]}}')
+        assert next_of(socket, "subscribed")["data"] == {
+            "kind": ["group", "node"],
+            "name": ["node3"],
+        }
+    rest.job("DELETE", "/2/nodes/node2.example.com/tags?tag=socket")
+    with connect(f"kind=node&after={first['id']}") as socket:
+        assert next_of(socket, "node")["data"]["tags_removed"] == ["socket"]
+    with (
+        connect("kind=nodes") as socket,
+        pytest.raises(Exception, match="1008.*no events of kind 'nodes'"),
+    ):
+        socket.recv(PATIENCE_S)
+    with pytest.raises(Exception, match="HTTP 401"), connect("kind=node", b"root:wrong"):
+        pass
+
+
 def _until(stream: Any, wanted: Any) -> str:
     """Read events until one is wanted; its id."""
     found: dict[str, str] = {}

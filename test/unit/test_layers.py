@@ -422,7 +422,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("selectors",),
         ("events", "guesses", "job_limits", "placement", "rights"),
-        ("roles",),
+        ("event_socket", "roles"),
         ("users",),
         ("call",),
         ("declare",),

@@ -16,6 +16,7 @@ the job.
 :mod:`.represent`       chooses the representation of an answer, and makes it
 :mod:`.compression`     compresses answers for clients which ask for that
 :mod:`.events`          sends events to clients
+:mod:`.event_socket`    sends events over a WebSocket
 :mod:`.identify`        who sends a request: the ways in which users identify themselves
 :mod:`.challenge`       the answer to a request without credentials
 :mod:`.users`           the users file

@@ -7,9 +7,11 @@ from typing import Any, Final
 from ganeti import errors, ht
 from ganeti.constants.events import KINDS
 from ganeti.http.messages import Refused
-from ganeti.rapi import declare
+from ganeti.http.websocket import Socket
+from ganeti.rapi import declare, event_socket
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import GET, READERS, Query, Read, Resource, Result
+from ganeti.rapi.event_socket import Subscription
 from ganeti.rapi.events import FIRST_KINDS, Filter, make_filter, stream
 
 _TEXT: Final = Result(ht.Str, "text")
@@ -24,8 +26,24 @@ async def _page(call: Call) -> bytes:
 
 
 async def _events(call: Call) -> Any:
-    last = call.headers.get("last-event-id") or call.query["last-event-id"] or call.query["after"]
-    return await stream(call.state.hub, _filter(call), last)
+    return await stream(call.state.hub, _filter(call), _last(call))
+
+
+async def _event_socket(call: Call, socket: Socket) -> None:
+    wanted = _filter(call)
+    if not wanted.full:
+        wanted = make_filter(wanted.kinds)
+    await event_socket.serve(call.state.hub, socket, Subscription(wanted, _last(call)))
+
+
+def _last(call: Call) -> str:
+    """Return the id of the last event which the client has seen."""
+    return (
+        call.headers.get("last-event-id")
+        or call.query["last-event-id"]
+        or call.query["after"]
+        or ""
+    )
 
 
 def _filter(call: Call) -> Filter:
@@ -75,7 +93,8 @@ RESOURCES: Final = (
                 _events,
                 "Changes of jobs and of objects of the cluster, findings of verifications, lines"
                 " and progress of jobs, as server-sent events."
-                " Send Last-Event-ID to continue after the end of a connection.",
+                " Send Last-Event-ID to continue after the end of a connection. Also as a"
+                " WebSocket, where the client may change what it wants.",
                 _TEXT,
                 (
                     Query(
@@ -103,6 +122,7 @@ RESOURCES: Final = (
                 access=READERS,
                 produces="text/event-stream",
                 waits=True,
+                socket=_event_socket,
             ),
         },
     ),
