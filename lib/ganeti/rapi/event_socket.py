@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
+from ganeti.http import frames
 from ganeti.http.websocket import Socket
 from ganeti.rapi.events import Filter, Form, Hub, Place, Scope, ident, make_filter, parse_ident
 from ganeti.wire import json
@@ -33,6 +35,12 @@ def _event(place: str, kind: str, data: Any) -> str:
 
 # Several events are one text, with a line for each; a heartbeat is a ping of the server.
 _FORM: Final = Form(_event, "")
+
+
+@lru_cache(maxsize=16)
+def _frames(text: str) -> bytes:
+    """Return the frames of several messages, which many clients get."""
+    return b"".join(map(frames.message, text.splitlines()))
 
 
 class Subscription(NamedTuple):
@@ -101,7 +109,7 @@ class _Talk:
         self._wanted = first.wanted
         self._place: Place = hub.join(first.after, first.wanted.kinds)
         self._pending: asyncio.Queue[Subscription] = asyncio.Queue(_MOST_PENDING)
-        self._heard = asyncio.Event()
+        self._waiting: asyncio.Timeout | None = None
         self._gone = False
 
     def leave(self) -> None:
@@ -118,9 +126,9 @@ class _Talk:
                 continue
             # Waits when there are too many, so the client has to take the answers first.
             await self._pending.put(wanted)
-            self._heard.set()
+            self._stop_waiting()
         self._gone = True
-        self._heard.set()
+        self._stop_waiting()
 
     def _ident(self) -> str:
         return ident(self._place)
@@ -131,26 +139,27 @@ class _Talk:
             while not self._pending.empty():
                 await self._subscribe(self._pending.get_nowait())
             text = await self._text()
-            for line in text.splitlines():
-                await self._socket.send(line)
+            if text:
+                await self._socket.send_frame(_frames(text))
 
     async def _text(self) -> str:
         """Wait for events; end with an empty text when the client has said something."""
-        self._heard.clear()
         if not self._pending.empty() or self._gone:
             return ""
-        found = asyncio.create_task(self._hub.after(self._place, self._wanted, _FORM))
-        heard = asyncio.create_task(self._heard.wait())
         try:
-            await asyncio.wait({found, heard}, return_when=asyncio.FIRST_COMPLETED)
-            if not found.done():
-                return ""
-            text, self._place = found.result()
-            return text
+            # No task for each wait: that would be most of the work for a client.
+            async with asyncio.timeout(None) as self._waiting:
+                text, self._place = await self._hub.after(self._place, self._wanted, _FORM)
+                return text
+        except TimeoutError:
+            return ""
         finally:
-            found.cancel()
-            heard.cancel()
-            await asyncio.gather(found, heard, return_exceptions=True)
+            self._waiting = None
+
+    def _stop_waiting(self) -> None:
+        """Let :meth:`_text` end now; events which have just arrived are found by the next wait."""
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(asyncio.get_running_loop().time())
 
     async def _subscribe(self, wanted: Subscription) -> None:
         present = self._hub.join(wanted.after, wanted.wanted.kinds)

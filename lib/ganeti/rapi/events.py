@@ -196,7 +196,8 @@ class Form(NamedTuple):
     """How events become text.
 
     :ivar event: makes the text of one: its id, its kind, its data.
-    :ivar heartbeat: the text which says that nothing has happened.
+    :ivar heartbeat: the text which says that nothing has happened; empty if the connection has
+        another sign of life.
     """
 
     event: Callable[[str, str, Any], str]
@@ -338,12 +339,15 @@ class Hub:
     async def after(self, place: Place, wanted: Filter, form: Form) -> tuple[str, Place]:
         """Return the text of the events after a position, at once or after at most one heartbeat.
 
+        A form without a heartbeat is waited for as long as it takes.
+
         :returns: the text, which is empty after a heartbeat without events, and the new position.
         """
         text, place = self._shared_text(place, wanted, form)
         if text or self.closed:
             return text, place
-        return self._shared_text(await self._wait(place, wanted), wanted, form)
+        longest_s = self.heartbeat_s if form.heartbeat else None
+        return self._shared_text(await self._wait(place, wanted, longest_s), wanted, form)
 
     async def events(self, place: Place, wanted: Filter) -> tuple[list[Event], Place, bool]:
         """Return events after a position, at once or after at most one heartbeat.
@@ -353,12 +357,13 @@ class Hub:
         found = self._found(place, wanted)
         if found[0] or found[2] or self.closed:
             return found
-        return self._found(await self._wait(found[1], wanted), wanted)
+        return self._found(await self._wait(found[1], wanted, self.heartbeat_s), wanted)
 
-    async def _wait(self, place: Place, wanted: Filter) -> Place:
+    async def _wait(self, place: Place, wanted: Filter, longest_s: float | None) -> Place:
         """Wait for an event, or for a heartbeat.
 
         :param place: where the copy of the events ends now.
+        :param longest_s: seconds up to the heartbeat; None for no heartbeat.
         :returns: the position up to which there was nothing.
         """
         sleepers = self._sleeping.get(wanted)
@@ -367,7 +372,7 @@ class Hub:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         sleepers.woken.add(woken)
         try:
-            async with asyncio.timeout(self.heartbeat_s):
+            async with asyncio.timeout(longest_s):
                 await woken
         except TimeoutError:
             pass

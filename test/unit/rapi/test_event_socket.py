@@ -25,9 +25,20 @@ class Socket:
     def __init__(self) -> None:
         self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.said: asyncio.Queue[str | None] = asyncio.Queue()
+        self.writes = 0
 
     async def send(self, text: str) -> None:
         await self.sent.put(json.loads(text))
+
+    async def send_frame(self, frame: bytes) -> None:
+        """Take frames of a server (RFC 6455, section 5.2)."""
+        self.writes += 1
+        while frame:
+            kind, size = frame[0], frame[1]
+            start, size = (4, int.from_bytes(frame[2:4], "big")) if size == 126 else (2, size)
+            assert kind == 0x81 and size < 0x10000
+            await self.send(frame[start : start + size].decode("ascii"))
+            frame = frame[start + size :]
 
     async def receive(self) -> str | None:
         return await self.said.get()
@@ -134,6 +145,44 @@ def test_a_wrong_message_changes_nothing() -> None:
         assert (await socket.next())["event"] == "error"
         master.add(id=1)
         assert (await socket.next())["data"] == {"id": 1}
+        await end(socket, task)
+
+    run(body)
+
+
+def test_events_which_come_together_are_sent_together() -> None:
+    async def body() -> None:
+        master = EventMaster()
+        for number in range(20):
+            master.add(id=number, text="x" * 200)
+        socket, task = await served(Hub(master), after="e1-0")
+        assert [(await socket.next())["data"]["id"] for _ in range(20)] == list(range(20))
+        assert socket.writes == 1
+        await end(socket, task)
+
+    run(body)
+
+
+def test_a_client_without_events_is_not_woken() -> None:
+    """The server has pings, so no heartbeat of the hub costs anything."""
+
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master, heartbeat_s=0)
+        waits = []
+        wait = hub._wait
+
+        def count(*arguments: Any) -> Any:
+            waits.append(arguments)
+            return wait(*arguments)
+
+        hub._wait = count  # type: ignore[method-assign]
+        socket, task = await served(hub)
+        for number in range(5):
+            master.add("node", name=f"node{number}")
+        master.add(id=1)
+        assert (await socket.next())["id"] == "e1-6"
+        assert 1 <= len(waits) <= 2
         await end(socket, task)
 
     run(body)
