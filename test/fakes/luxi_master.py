@@ -7,7 +7,8 @@ Commands are tested against it through their real entry point. It keeps what it 
     master.logs["OP_INSTANCE_CREATE"] = ["* creating disks"]
     master.rows["node"] = [{"name": "node1", "mfree": 512}]
 
-A job walks one state further with each WaitForJobChange; a *held* one stays where it is.
+A job walks one state further with each WaitForJobChange; a *held* one stays where it is. When jobs
+are *polled*, a job walks with each query of jobs.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class FakeMaster:
         self.logs: dict[str, list[str]] = {}
         self.log_type = "message"
         self.hold: str | None = None
+        self.polled = False
         self.jobs: dict[int, FakeJob] = {}
         self.next_job_id = 1
         self.submit_errors: dict[int, str] = {}
@@ -306,6 +308,9 @@ class FakeMaster:
     def _do_Query(self, what: str, names: Sequence[str], qfilter: Any) -> dict[str, Any]:
         fields = self._definitions(what, names)
         rows = self.rows.get(what, [])
+        if what == "job" and self.polled:
+            for job in self.jobs.values():
+                self._advance(job)
         if what == "job" and not rows:
             rows = [
                 {name: self._job_field(job, name) for name in names} for job in self.jobs.values()

@@ -16,8 +16,8 @@ from fakes.http_lab import HttpLab
 from fakes.luxi_master import FakeMaster
 from ganeti import client as programs
 from ganeti import errors
+from ganeti.cli.over_rest import address, refusal
 from ganeti.cli.over_rest import master as over_rest
-from ganeti.cli.over_rest import refusal
 from ganeti.luxi import methods
 from ganeti.platform import paths
 from ganeti.rapi.application import RestApplication
@@ -159,8 +159,35 @@ def test_rights(gnt: Gnt, laptop: Laptop, cluster: FakeMaster) -> None:
     assert gnt("instance list").code == 0
     ended = gnt("instance startup web1")
     assert ended.code == 1 and "user rita may not submit OP_INSTANCE_STARTUP" in ended.err
-    assert gnt("cluster queue drain").err.endswith("this user may not do that\n")
+    assert gnt("cluster queue drain").err.endswith(
+        "this user may not use PUT /2/queue/drain, which the command needs\n"
+    )
     assert not cluster.jobs
+
+
+def test_a_user_who_may_only_read_waits_for_a_job(
+    gnt: Gnt, laptop: Laptop, cluster: FakeMaster
+) -> None:
+    """The resource which waits needs a right to change, so the command asks again and again."""
+    cluster.polled = True
+    laptop.use("rita:secret@")
+    number = cluster.add_job({"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1"})
+    ended = gnt(f"job watch {number}")
+    assert ended.code == 0 and "* starting the instance" in ended.out
+    assert cluster.jobs[number].status == "success"
+    assert cluster.methods().count("Query") > 2
+    assert "WaitForJobChange" not in cluster.methods()
+
+
+def test_a_poll_ends_without_a_change(laptop: Laptop, cluster: FakeMaster) -> None:
+    laptop.use("rita:secret@")
+    number = cluster.add_job({"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1"})
+    master = over_rest.RestMaster(address.read())
+    assert master.wait_for_job_change(number, ["status"], ["queued"], None, 0.0) is None
+    assert master.wait_for_job_change(number, ["status"], None, None, 0.0) == (["queued"], [])
+    with pytest.raises(errors.JobLost, match="job 99 does not exist"):
+        master.wait_for_job_change(99, ["status"], None, None, 0.0)
+    master.close()
 
 
 def test_without_a_user(gnt: Gnt, laptop: Laptop, cluster: FakeMaster) -> None:

@@ -118,6 +118,11 @@ def test_certificates(secure: HttpLab, tmp_path: Path) -> None:
         connection(secure, cafile=str(other)).GetVersion()
     with pytest.raises(client.CertificateError):
         connection(secure, use_curl_cabundle=True).GetVersion()
+    with pytest.raises(client.PinnedKeyError, match="pinned") as caught:
+        connection(
+            secure, pinned_key=f"sha256//{base64.b64encode(bytes(32)).decode()}"
+        ).GetVersion()
+    assert caught.value.request == "GET /version"
     with pytest.raises(client.Error, match="both"):
         client.GenericCurlConfig(use_curl_cabundle=True, cafile="x")
 

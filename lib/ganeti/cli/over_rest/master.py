@@ -28,11 +28,14 @@ from ganeti.constants import query as const
 from ganeti.luxi import client as luxi
 from ganeti.luxi import protocol as wire
 from ganeti.rapi import client as rapi
+from ganeti.utils import retry
 from ganeti.wire import errors as wire_errors
 
 _CONNECT_S: Final = 15
 # Longer than any answer may take: the slowest one measures all guests.
 _ANSWER_S: Final = 600
+# Seconds between questions for a job whose user may not wait for it: first, factor, most.
+_POLL: Final = (0.1, 1.5, 2.0)
 # Largest number of entries of one page of the history.
 _PAGE: Final = 1000
 # The explanation of the status without a reason.
@@ -97,15 +100,14 @@ class RestMaster(luxi.Client):
 
     def _error(self, err: rapi.GanetiApiError) -> errors.GenericError:
         """Return the error of the master which an answer describes."""
+        if isinstance(err, rapi.PinnedKeyError):
+            return errors.LuxiError(
+                f"{err}. The server has another key than {PIN_VARIABLE} says; if the certificate"
+                " was renewed, 'rapi-passwd --pin' on the master prints the new value"
+            )
         if isinstance(err, rapi.CertificateError):
             return errors.LuxiError(f"{err}. {_TRUST}")
         if err.code is None:
-            if self._where.pin and "pinned" in str(err):
-                return errors.LuxiError(
-                    f"{err}. The server has another key than {PIN_VARIABLE} says; if the"
-                    " certificate was renewed, 'rapi-passwd --pin' on the master prints the new"
-                    " value"
-                )
             return errors.LuxiError(str(err))
         name, ecode = err.kind
         if name:
@@ -118,7 +120,10 @@ class RestMaster(luxi.Client):
             return errors.OpPrereqError(f"{err.reason}{hint}", "")
         if err.code == 403:
             return errors.OpPrereqError(
-                err.reason if err.reason != _FORBIDDEN else "this user may not do that", ""
+                err.reason
+                if err.reason != _FORBIDDEN
+                else f"this user may not use {err.request}, which the command needs",
+                "",
             )
         if err.code == 404:
             return errors.OpPrereqError(err.reason, errors.ECODE_NOENT)
@@ -173,10 +178,41 @@ def _wait(
     serial: int | None,
     timeout_s: float,
 ) -> Any:
-    answer = to.WaitForJobChange(job_id, list(fields), info, serial, timeout=int(timeout_s))
+    try:
+        answer = to.WaitForJobChange(job_id, list(fields), info, serial, timeout=int(timeout_s))
+    except rapi.GanetiApiError as err:
+        if err.code != HTTPStatus.FORBIDDEN:
+            raise
+        # The resource which waits needs a right to change; the user may see the job all the same.
+        return _poll(to, job_id, fields, (info, serial or 0), timeout_s)
     if answer is None:
         return wire.NO_CHANGE
     return [answer["job_info"], answer["log_entries"]]
+
+
+def _poll(
+    to: rapi.GanetiRapiClient, job_id: int, fields: Sequence[str], known: Any, timeout_s: float
+) -> Any:
+    """Ask for a job until it changes: the answer of ``_wait`` for a user who may only read.
+
+    :param known: the values of the fields and the number of the log entry that the command knows.
+    """
+    info, serial = known
+
+    def ask() -> Any:
+        (row,) = _jobs(to, [job_id], [*fields, "oplog"])
+        if row is None:
+            raise errors.JobLost(f"job {job_id} does not exist")
+        *now, logs = row
+        entries = sorted(line for log in logs for line in log if line[0] > serial)
+        if now == info and not entries:
+            raise retry.Again
+        return [now, entries]
+
+    try:
+        return retry.until(ask, timeout_s=timeout_s, delay=_POLL)
+    except errors.RetryTimeout:
+        return wire.NO_CHANGE
 
 
 def _exports(to: rapi.GanetiRapiClient, nodes: Sequence[str], _lock: bool = False) -> Any:

@@ -13,7 +13,8 @@ names::
 
 Methods which change something return the number of a job, unless they say otherwise. All methods
 raise :class:`GanetiApiError`, whose ``code`` is the HTTP status, and :class:`CertificateError`
-when the server cannot prove who it is.
+when the server cannot prove who it is (:class:`PinnedKeyError` when it has another key than the
+pinned one).
 
 ``GenericCurlConfig`` makes the settings of the connection, such as the file with the authority's
 certificate; without them no certificate is checked, as the server's is usually its own authority.
@@ -95,6 +96,7 @@ from .transport import (
     GanetiApiError,
     GenericCurlConfig,
     KeptConnection,
+    PinnedKeyError,
     Query,
     UsesRapiClient,
 )
@@ -153,6 +155,7 @@ __all__ = [
     "NODE_ROLE_OFFLINE",
     "NODE_ROLE_REGULAR",
     "Page",
+    "PinnedKeyError",
     "Query",
     "REPLACE_DISK_AUTO",
     "REPLACE_DISK_CHG",

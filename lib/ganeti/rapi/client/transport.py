@@ -31,6 +31,8 @@ from .constants import (
 
 # Errors of libcurl: the certificate is wrong, or the file with the authorities is unreadable.
 _CERTIFICATE_ERRORS: Final = frozenset((51, 60, 77, 83))
+# The key of the server is not the pinned one.
+_PINNED_KEY_ERROR: Final = 90
 
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _KIND_HEADER: Final = "x-ganeti-error"
@@ -52,6 +54,7 @@ class GanetiApiError(Error):
     :ivar reason: the sentence of the server; the text of the error without an answer.
     :ivar kind: class of the error in the cluster, such as ``OpPrereqError``, and its code, such as
         ``wrong_state``; empty when the server does not say it.
+    :ivar request: method and path, such as ``PUT /2/queue/drain``; empty when none was sent.
     """
 
     def __init__(
@@ -61,15 +64,21 @@ class GanetiApiError(Error):
         *,
         reason: str = "",
         kind: tuple[str, str] = ("", ""),
+        request: str = "",
     ) -> None:
         super().__init__(msg)
         self.code = code
         self.reason = reason or msg
         self.kind = kind
+        self.request = request
 
 
 class CertificateError(GanetiApiError):
     """The certificate of the server is not trusted."""
+
+
+class PinnedKeyError(CertificateError):
+    """The server has another key than the pinned one."""
 
 
 def EpochNano() -> int:
@@ -189,6 +198,13 @@ def _error_text(body: Mapping[str, Any], status: int) -> str:
     text = f"{body.get('code', status)} {words[0]}: {words[1]}"
     reason = str(body.get("reason") or words[1])
     return text if reason == words[1] else f"{text} ({reason})"
+
+
+def _error_class(code: Any) -> type[GanetiApiError]:
+    """Return the class for an error of libcurl."""
+    if code == _PINNED_KEY_ERROR:
+        return PinnedKeyError
+    return CertificateError if code in _CERTIFICATE_ERRORS else GanetiApiError
 
 
 class KeptConnection:
@@ -339,6 +355,7 @@ class Transport:
         :raises GanetiApiError: the server cannot be reached, or refused the request.
         """
         url = self._base_url + path
+        request = f"{method} {path}"
         if query:
             url += "?" + urlencode(query)
         curl = self._CreateCurl()
@@ -362,8 +379,9 @@ class Transport:
             except pycurl.error as err:
                 code, message = (*err.args, "", "")[:2]
                 message = received.excess or message
-                kind = CertificateError if code in _CERTIFICATE_ERRORS else GanetiApiError
-                raise kind(f"cannot talk to {self._base_url}: {message}") from err
+                raise _error_class(code)(
+                    f"cannot talk to {self._base_url}: {message}", request=request
+                ) from err
             status = int(curl.getinfo(pycurl.RESPONSE_CODE))
         finally:
             curl.close()
@@ -382,8 +400,9 @@ class Transport:
                 code=status,
                 reason=html.unescape(str(value.get("reason") or value.get("explain") or "")),
                 kind=received.kind,
+                request=request,
             )
-        raise GanetiApiError(str(value), code=status)
+        raise GanetiApiError(str(value), code=status, request=request)
 
     def _get(self, path: str, query: Query | None = None, content: Any = None) -> Any:
         return self._SendRequest(HTTP_GET, path, query, content)
