@@ -310,7 +310,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "http": (
         ("auth", "client", "document", "frames", "head", "peers", "tls_stream"),
-        ("messages", "server"),
+        ("messages", "server", "web"),
         ("websocket",),
         ("event_server",),
         ("access_log",),
@@ -517,7 +517,13 @@ APART = frozenset(
 
 #: The only modules which import a third-party package.
 IMPORTERS = {
-    "pycurl": {"http/client.py", "http/document.py", "rapi/client/transport.py", "launcher.py"},
+    "pycurl": {
+        "http/client.py",
+        "http/document.py",
+        "http/web.py",
+        "rapi/client/transport.py",
+        "launcher.py",
+    },
     "OpenSSL": {"utils/x509.py"},
     "cryptography": {"utils/x509.py"},
     "simplejson": {"wire/json.py"},

@@ -3,7 +3,8 @@
 ==================== =======================================================================
 :mod:`.server`       answers every request in a process of its own; for node calls
 :mod:`.client`       the client for node calls
-:mod:`.received`     collects an answer up to a limit, for both clients
+:mod:`.received`     collects an answer up to a limit, for all clients
+:mod:`.web`          one request to a server outside of the cluster
 :mod:`.auth`         which certificates may make node calls
 :mod:`.event_server` serves many clients in one process
 :mod:`.websocket`    the handshake of a WebSocket, and one that is connected

@@ -189,11 +189,7 @@ class WebDocument:
                 status = handle.getinfo(pycurl.RESPONSE_CODE)
             except pycurl.error as err:
                 self._forget()
-                code, text = (*err.args, "")[:2]
-                if code == pycurl.E_FILESIZE_EXCEEDED:
-                    received.note_size()
-                why = received.excess or text or f"failure {code}"
-                raise DocumentError(f"{self.url}: {why}") from err
+                raise DocumentError(f"{self.url}: {failure_text(err, received)}") from err
             except OSError as err:
                 raise DocumentError(f"cannot read {err.filename}: {err.strerror}") from err
             except errors.ParseError as err:
@@ -221,27 +217,9 @@ class WebDocument:
             return self._handle
         self._forget()
         self._files = files
-        handle = self._handle = pycurl.Curl()
-        for option, value in (
-            (pycurl.URL, self.url),
-            (pycurl.NOSIGNAL, 1),  # threads
-            (pycurl.PROXY, ""),  # even if the environment names one
-            (pycurl.USERAGENT, "ganeti"),
-            (pycurl.FOLLOWLOCATION, 0),
-            # Of the announced length; what comes is counted in Received.
-            (pycurl.MAXFILESIZE, MAX_BYTES),
-            (pycurl.CONNECTTIMEOUT_MS, int(CONNECT_S * 1000)),
-            (pycurl.TIMEOUT_MS, int(REQUEST_S * 1000)),
-            (pycurl.SSL_VERIFYPEER, 1),
-            (pycurl.SSL_VERIFYHOST, 2),
-            (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
-            (pycurl.PROTOCOLS, pycurl.PROTO_HTTPS),
-        ):
-            handle.setopt(option, value)
-        if self._access.ca_file:
-            handle.setopt(pycurl.CAINFO, self._access.ca_file)
-            # Otherwise the authorities of the system would be trusted in addition.
-            handle.unsetopt(pycurl.CAPATH)
+        handle = self._handle = verified_handle(
+            self.url, self._access.ca_file, MAX_BYTES, CONNECT_S, REQUEST_S
+        )
         if self._access.auth_file:
             self._authenticate(handle, self._access.auth_file)
         return handle
@@ -258,3 +236,42 @@ class WebDocument:
             handle.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
             handle.setopt(pycurl.USERNAME, auth.user)
             handle.setopt(pycurl.PASSWORD, auth.password)
+
+
+def verified_handle(
+    url: str, ca_file: str, most_bytes: int, connect_s: float, timeout_s: float
+) -> pycurl.Curl:
+    """Make a handle of libcurl for a server outside of the cluster.
+
+    :param ca_file: certificates to trust; empty for those of the system.
+    """
+    handle = pycurl.Curl()
+    for option, value in (
+        (pycurl.URL, url),
+        (pycurl.NOSIGNAL, 1),  # threads
+        (pycurl.PROXY, ""),  # even if the environment names one
+        (pycurl.USERAGENT, "ganeti"),
+        (pycurl.FOLLOWLOCATION, 0),
+        # Of the announced length; what comes is counted in Received.
+        (pycurl.MAXFILESIZE, most_bytes),
+        (pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000))),
+        (pycurl.TIMEOUT_MS, max(1, int(timeout_s * 1000))),
+        (pycurl.SSL_VERIFYPEER, 1),
+        (pycurl.SSL_VERIFYHOST, 2),
+        (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
+        (pycurl.PROTOCOLS, pycurl.PROTO_HTTPS),
+    ):
+        handle.setopt(option, value)
+    if ca_file:
+        handle.setopt(pycurl.CAINFO, ca_file)
+        # Otherwise the authorities of the system would be trusted in addition.
+        handle.unsetopt(pycurl.CAPATH)
+    return handle
+
+
+def failure_text(failure: pycurl.error, received: Received) -> str:
+    """Return why a transfer has failed."""
+    code, text = (*failure.args, "")[:2]
+    if code == pycurl.E_FILESIZE_EXCEEDED:
+        received.note_size()
+    return received.excess or str(text) or f"failure {code}"
