@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ganeti import errors
 from ganeti.rapi.master import Master
 
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -207,9 +208,16 @@ def busy_master() -> FakeMaster:
             "warnings": [],
         }
 
+    def events(place: Any, wait_s: float, kinds: Any) -> dict[str, Any]:
+        if wait_s:
+            raise errors.NoMasterError("this master has no further events")
+        found = [[2, "job", {"id": 7, "status": "success", "summary": [], "timestamp": 1.5}]]
+        return {"epoch": "e", "last": 2, "events": found, "lost": False, "dropped": [1, 1]}
+
     master.answers.update(
         {
             **RECORDS,
+            "WaitForEvents": events,
             "ExplainJob": lambda job: (
                 [{"job": JOB, "reasons": []}, None]
                 if isinstance(job, list)

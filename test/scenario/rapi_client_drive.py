@@ -174,6 +174,7 @@ if hasattr(cluster, "GetHistory"):
     ask("ExplainJob", 1)
     ask("ExplainJobs", [1, 2])
     ask("GetQueue", limit=10)
+    ask("GetEvents", after="oldest", kind=["job", "log"])
     ask("GetAudit", limit=2, event="ended")
     serial = ask("GetHistory", limit=2)["commits"][0]["serial"]
     ask("GetInfoAt", serial)

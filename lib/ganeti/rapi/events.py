@@ -72,6 +72,11 @@ _NOISE_S: Final = 60.0
 #: Largest number of patterns in a filter, and the length of each.
 MAX_NAMES: Final = 100
 MAX_NAME: Final = 300
+#: Stands for the position before the oldest event which is kept.
+OLDEST: Final = "oldest"
+#: Seconds for which the hub goes on to follow the master after an answer of the log, because its
+#: client asks again.
+_RETURN_S: Final = 30.0
 
 _USUAL_KINDS: Final = sorted(set(KINDS) - NOISY)
 _OF_JOBS: Final = frozenset({JOB, LOG, PROGRESS})
@@ -301,7 +306,7 @@ class Hub:
     def join(self, wanted: str | None, kinds: frozenset[str]) -> Place:
         """Begin to listen to events.
 
-        :param wanted: the id of the last event which the client has seen.
+        :param wanted: the id of the last event which the client has seen, or :data:`OLDEST`.
         :returns: the position after which the client gets events.
         """
         self._listeners += 1
@@ -312,7 +317,13 @@ class Hub:
         if kinds & NOISY:
             self._noise_listeners += 1
         self._begin_to_follow()
+        if wanted == OLDEST:
+            return self._epoch, max(ring.dropped for ring in self._rings(kinds))
         return parse_ident(wanted or "") or (self._epoch, self._last)
+
+    def _rings(self, kinds: frozenset[str]) -> list[_Ring]:
+        """Return where the events of these kinds are."""
+        return [self._usual, self._noisy] if kinds & NOISY else [self._usual]
 
     def _begin_to_follow(self) -> None:
         if self._task is None and self._listeners and not self.closed:
@@ -349,15 +360,18 @@ class Hub:
         longest_s = self.heartbeat_s if form.heartbeat else None
         return self._shared_text(await self._wait(place, wanted, longest_s), wanted, form)
 
-    async def events(self, place: Place, wanted: Filter) -> tuple[list[Event], Place, bool]:
-        """Return events after a position, at once or after at most one heartbeat.
+    async def events(
+        self, place: Place, wanted: Filter, wait_s: float
+    ) -> tuple[list[Event], Place, bool]:
+        """Return events after a position, at once or as soon as there are some.
 
+        :param wait_s: seconds to wait at most; 0 for not at all.
         :returns: the events, the new position, and whether events before them are missing.
         """
         found = self._found(place, wanted)
-        if found[0] or found[2] or self.closed:
+        if found[0] or found[2] or self.closed or not wait_s:
             return found
-        return self._found(await self._wait(found[1], wanted, self.heartbeat_s), wanted)
+        return self._found(await self._wait(found[1], wanted, wait_s), wanted)
 
     async def _wait(self, place: Place, wanted: Filter, longest_s: float | None) -> Place:
         """Wait for an event, or for a heartbeat.
@@ -406,7 +420,7 @@ class Hub:
     def _found(self, place: Place, wanted: Filter) -> tuple[list[Event], Place, bool]:
         here = self._epoch, self._last
         epoch, number = place
-        rings = [self._usual, self._noisy] if wanted.kinds & NOISY else [self._usual]
+        rings = self._rings(wanted.kinds)
         if (
             epoch != self._epoch
             or number > self._last
@@ -542,3 +556,28 @@ async def _stream(hub: Hub, wanted: Filter, last: str | None) -> AsyncIterator[b
             yield (text or STREAM.heartbeat).encode("ascii")
     finally:
         hub.leave(wanted.kinds)
+
+
+async def log(hub: Hub, wanted: Filter, last: str | None, wait_s: float) -> dict[str, Any]:
+    """Return the events after one, for a client which asks again and again.
+
+    :param last: the id of an event; None for the newest one, :data:`OLDEST` for all that are kept.
+    :param wait_s: seconds to wait for the first one at most.
+    :returns: ``last``, the id for the next request; ``lost``, whether events are missing before
+        that; ``events``, each with ``id``, ``kind`` and ``data``.
+    :raises errors.GenericError: the master does not run.
+    """
+    await hub.poll(wanted.kinds)
+    place = hub.join(last, wanted.kinds)
+    try:
+        events, place, is_gap = await hub.events(place, wanted, wait_s)
+    finally:
+        asyncio.get_running_loop().call_later(_RETURN_S, hub.leave, wanted.kinds)
+    return {
+        "last": ident(place),
+        "lost": is_gap,
+        "events": [
+            {"id": ident((place[0], one.number)), "kind": one.kind, "data": wanted.data(one)}
+            for one in events
+        ],
+    }

@@ -33,6 +33,7 @@ _OTHERS: Final = {
     ("/2/features", GET): "listFeatures",
     ("/2/batch", POST): "executeBatch",
     ("/2/events", GET): "watchEvents",
+    ("/2/events/log", GET): "listEvents",
     ("/2/info", GET): "getCluster",
     ("/2/modify", PUT): "modifyCluster",
     ("/2/redistribute-config", PUT): "redistributeConfig",

@@ -70,6 +70,23 @@ def laptop(here: paths.Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     lab.close()
 
 
+_JOB = {"id": 7, "status": "success", "summary": ["CLUSTER_VERIFY"], "timestamp": 100.0}
+_WEB = {
+    "name": "web1", "uuid": "u", "change": "state", "status": "running", "admin_state": "up",
+    "primary_node": "node1", "serial_no": 3, "timestamp": 101.0,
+}  # fmt: skip
+_NODE = {"name": "node1", "uuid": "n", "change": "changed", "serial_no": 3, "timestamp": 102.0}
+
+
+def _events(place: list[Any] | None, _wait_s: float, kinds: list[str] | None) -> dict[str, Any]:
+    about = [] if kinds is None else [{"members": ["drained"]}]
+    wanted = kinds or ["job", "instance"]
+    kept = ([5, "job", _JOB], [6, "instance", _WEB], [7, "node", _NODE])
+    first = 0 if place is None else place[1]
+    found = [[*event, *about] for event in kept if event[0] > first and event[1] in wanted]
+    return {"epoch": "e", "last": 7, "events": found, "lost": False, "dropped": [4, 4]}
+
+
 @pytest.fixture
 def cluster(master: FakeMaster) -> FakeMaster:
     """A master with two instances and two nodes."""
@@ -99,6 +116,7 @@ def cluster(master: FakeMaster) -> FakeMaster:
     master.answers["QueryConfigValues"] = lambda fields: [
         {"cluster_name": "c", "master_node": "node1.example.com"}.get(name) for name in fields
     ]
+    master.answers["WaitForEvents"] = _events
     master.results["OP_INSTANCE_REMOVE"] = errors.OpPrereqError("it runs", errors.ECODE_STATE)
     master.logs["OP_INSTANCE_STARTUP"] = ["* starting the instance"]
     return master
@@ -128,6 +146,8 @@ def cluster(master: FakeMaster) -> FakeMaster:
         "job change-priority --priority=low 99",
         "cluster queue info",
         "cluster watcher info",
+        "cluster events",
+        "cluster events --kind=instance --kind=node --output=json",
         "cluster getmaster",
         "instance add-tags web1 green",
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -425,3 +425,63 @@ def test_nobody_misses_an_event_at_a_heartbeat() -> None:
             await finish(stream)
 
     run(body)
+
+
+# -- the log ---------------------------------------------------------------------------------------
+
+
+def run_log(body: Callable[[EventMaster, Hub], Awaitable[None]]) -> None:
+    async def both() -> None:
+        master = EventMaster()
+        await body(master, Hub(master))
+
+    asyncio.run(both())
+
+
+def numbers(answer: dict[str, Any]) -> list[str]:
+    return [one["id"] for one in answer["events"]]
+
+
+def test_the_log_begins_with_what_is_kept() -> None:
+    async def body(master: EventMaster, hub: Hub) -> None:
+        for number in range(3):
+            master.add(id=number)
+        now = await events.log(hub, Filter(), None, 0)
+        assert now == {"last": "e1-3", "lost": False, "events": []}
+        kept = await events.log(hub, Filter(), events.OLDEST, 0)
+        assert numbers(kept) == ["e1-1", "e1-2", "e1-3"]
+        assert kept["events"][0] == {"id": "e1-1", "kind": "job", "data": {"id": 0}}
+        later = await events.log(hub, Filter(), "e1-2", 0)
+        assert (numbers(later), later["lost"]) == (["e1-3"], False)
+
+    run_log(body)
+
+
+def test_the_log_of_a_master_which_has_dropped_events() -> None:
+    async def body(master: EventMaster, hub: Hub) -> None:
+        master.first = 10
+        master.add(id=1)
+        kept = await events.log(hub, Filter(), events.OLDEST, 0)
+        assert (numbers(kept), kept["lost"]) == (["e1-11"], False)
+        gap = await events.log(hub, Filter(), "e1-4", 0)
+        assert gap == {"last": "e1-11", "lost": True, "events": []}
+        assert (await events.log(hub, Filter(), "other-11", 60))["lost"]
+
+    run_log(body)
+
+
+def test_the_log_waits_for_an_event_that_is_wanted() -> None:
+    async def body(master: EventMaster, hub: Hub) -> None:
+        wanted = Filter(frozenset({"instance"}))
+        asked = asyncio.create_task(events.log(hub, wanted, None, 60))
+        while not hub._sleeping:
+            await asyncio.sleep(0)
+        master.add("job", id=1)
+        master.add("instance", name="web1")
+        assert numbers(await asked) == ["e1-2"]
+        # The hub goes on to follow, so the next request costs the master nothing.
+        questions = master.asked
+        assert numbers(await events.log(hub, wanted, "e1-1", 60)) == ["e1-2"]
+        assert master.asked == questions and hub._listeners == 2
+
+    run_log(body)

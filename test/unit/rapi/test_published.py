@@ -28,6 +28,7 @@ OWN_RESOURCES = {
     ("/2/documents/{document_name}", "PUT"): "documents with conditional writes",
     ("/2/documents/{document_name}", "DELETE"): "documents with conditional writes",
     ("/2/events", "GET"): "what happens, so that nobody has to ask again and again",
+    ("/2/events/log", "GET"): "events for programs which have no stream",
     ("/2/openapi.json", "GET"): "the description, for programs",
     ("/2/jobs", "POST"): "commands on a machine outside of the cluster",
     ("/2/jobs/archive", "POST"): "commands on a machine outside of the cluster",

@@ -25,6 +25,7 @@ from ganeti.cli.over_rest.address import (
     Address,
 )
 from ganeti.constants import query as const
+from ganeti.constants.events import DEFAULT_KINDS
 from ganeti.luxi import client as luxi
 from ganeti.luxi import protocol as wire
 from ganeti.rapi import client as rapi
@@ -36,6 +37,8 @@ _CONNECT_S: Final = 15
 _ANSWER_S: Final = 600
 # Seconds between questions for a job whose user may not wait for it: first, factor, most.
 _POLL: Final = (0.1, 1.5, 2.0)
+# The position before the oldest event, for which commands have the number 0.
+_OLDEST: Final = "oldest"
 # Largest number of entries of one page of the history.
 _PAGE: Final = 1000
 # The explanation of the status without a reason.
@@ -215,6 +218,30 @@ def _poll(
         return wire.NO_CHANGE
 
 
+def _events(
+    to: rapi.GanetiRapiClient,
+    place: Sequence[Any] | None,
+    wait_s: float,
+    kinds: Sequence[str] | None = None,
+) -> Any:
+    after = None
+    if place is not None:
+        epoch, number = place
+        after = f"{epoch}-{number}" if number else _OLDEST
+    short, complete = (sorted(DEFAULT_KINDS), ()) if kinds is None else ((), kinds)
+    answer = to.GetEvents(after, int(wait_s), kinds=short, kind=complete)
+    epoch, _, last = answer["last"].rpartition("-")
+    return {
+        "epoch": epoch,
+        "last": int(last),
+        "events": [
+            [int(one["id"].rpartition("-")[2]), one["kind"], one["data"], one["data"]]
+            for one in answer["events"]
+        ],
+        "lost": answer["lost"],
+    }
+
+
 def _exports(to: rapi.GanetiRapiClient, nodes: Sequence[str], _lock: bool = False) -> Any:
     wanted = {row[0] for row in _values(const.NODE)(to, nodes, ["name"])} if nodes else set()
     rows = _plain(to.Query(const.EXPORT, ["node", "export"]))
@@ -278,6 +305,7 @@ REQUESTS: Final[Mapping[str, Callable[..., Any]]] = {
     "SubmitJob": lambda to, ops: to.SubmitJob(ops),
     "SubmitManyJobs": lambda to, jobs: to.SubmitManyJobs(jobs),
     "WaitForJobChange": _wait,
+    "WaitForEvents": _events,
     "CancelJob": lambda to, job, kill=False: to.CancelJob(job, kill=kill or None),
     "ChangeJobPriority": lambda to, job, priority: to.SetJobPriority(job, priority),
     "ArchiveJob": lambda to, job: to.ArchiveJob(job),

@@ -1,4 +1,4 @@
-"""What the cluster knows about its work: the queue, its history, the audit log, earlier states.
+"""What the cluster knows about its work: queue, events, history, audit log, earlier states.
 
 Answers with a member ``next`` are sent page by page: give it as ``before`` to get the next page; it
 is None at the end.
@@ -39,6 +39,28 @@ class Records(Transport):
     def GetQueue(self, limit: int | None = None) -> dict[str, Any]:
         """Return the ``jobs`` that have not ended in their predicted order, and the ``locks``."""
         return dict(self._get(self._path("queue"), options(limit=limit)))
+
+    def GetEvents(
+        self,
+        after: str | None = None,
+        wait: int | None = None,
+        *,
+        kinds: Sequence[str] = (),
+        kind: Sequence[str] = (),
+        name: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Return ``events`` after a position, ``last``, the position of the newest, and ``lost``.
+
+        :param after: ``last`` of the answer before, or ``oldest`` for all that the master has; None
+            for the present position.
+        :param wait: seconds to wait for the first one, at most 60.
+        :param kinds: ``job`` and ``instance``, in their short form.
+        :param kind: kinds with what is known about each event; ``*`` for all.
+        :param name: names of objects, or patterns.
+        """
+        short, complete, names = (",".join(words) or None for words in (kinds, kind, name))
+        query = options(after=after, wait=wait, kinds=short, kind=complete, name=names)
+        return dict(self._get(self._path("events", "log"), query))
 
     def GetHistory(
         self, limit: int | None = None, before: int | None = None, **chosen: Any
