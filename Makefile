@@ -131,7 +131,9 @@ unit-packages:
 	-@devel/install-packages ganeti-htools-3.0
 	-@devel/install-packages systemd logrotate apache2-bin
 	-@devel/install-packages python3-pycurl python3-simplejson python3-pyparsing python3-openssl \
-		python3-cryptography python3-yaml python3-pyinotify python3-wsproto
+		python3-cryptography python3-yaml python3-pyinotify python3-wsproto \
+		python3-pamela
+	-@devel/install-packages libpam-wrapper
 
 docs-packages:
 	-@devel/install-packages prometheus graphviz chromium

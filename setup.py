@@ -27,9 +27,12 @@ RUNTIME = [
 TRACING = ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"]
 #: With it, the REST daemon accepts WebSockets.
 WEBSOCKET = ["wsproto>=1.2"]
+#: With it, the REST daemon checks passwords by PAM.
+PAM = ["pamela>=1.0"]
 DEVELOPMENT = [
     *TRACING,
     *WEBSOCKET,
+    *PAM,
     "websockets",
     "pytest",
     "pytest-xdist",
@@ -68,7 +71,7 @@ setup(
     packages=find_packages("lib"),
     package_data={"": ["*.rst", "py.typed"]},
     install_requires=RUNTIME,
-    extras_require={"dev": DEVELOPMENT, "tracing": TRACING, "websocket": WEBSOCKET},
+    extras_require={"dev": DEVELOPMENT, "tracing": TRACING, "websocket": WEBSOCKET, "pam": PAM},
     entry_points={
         "console_scripts": [f"gnt-{name}=ganeti.client.gnt_{name}.program:run" for name in COMMANDS]
     },

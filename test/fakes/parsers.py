@@ -610,7 +610,13 @@ TEXTS: dict[str, Parser] = {
     ),
     "password": Parser(
         _understand_password,
-        ("word", "{HA1}" + "0" * 32, passwords.hashed("word", (16, 1, 1)), "{cleartext}x"),
+        (
+            "word",
+            "{HA1}" + "0" * 32,
+            passwords.hashed("word", (16, 1, 1)),
+            "{cleartext}x",
+            "{PAM}x",
+        ),
     ),
     "path": Parser(lambda value: messages.decode_path(_received(value)), ("/2/instances/web%20a",)),
     "pattern": Parser(

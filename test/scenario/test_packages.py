@@ -75,8 +75,14 @@ def test_the_content_of_the_package(package: Path, tmp_path: Path) -> None:
     assert not re.search(r"__pycache__|\.pyc|/home/|/tmp/", listed)
     owners = {line.split()[1] for line in listed.splitlines()}
     assert owners == {"root/root"}
-    configured = (tmp_path / "DEBIAN/conffiles").read_text().split()
-    assert configured == ["/etc/default/ganeti", "/etc/logrotate.d/ganeti"]
+    configured = sorted((tmp_path / "DEBIAN/conffiles").read_text().split())
+    assert configured == [
+        "/etc/apparmor.d/ganeti-confd",
+        "/etc/apparmor.d/ganeti-metad",
+        "/etc/default/ganeti",
+        "/etc/logrotate.d/ganeti",
+        "/etc/pam.d/ganeti-rapi",
+    ]
     for file in (TOP / "scripts").iterdir():
         installed = tmp_path / "usr/lib/ganeti" / SERIES / "sbin" / file.name
         assert os.readlink(tmp_path / "usr/sbin" / file.name).endswith(f"/sbin/{file.name}")

@@ -162,6 +162,7 @@ def test_installed_programs(prefix: Path, tmp_path: Path) -> None:
         "share/doc/ganeti/examples/ganeti.cron",
         "etc/default/ganeti",
         "etc/logrotate.d/ganeti",
+        "etc/pam.d/ganeti-rapi",
     ):
         assert "@PREFIX@" not in (prefix / place).read_text()
     assert "NODED_ARGS" in (prefix / "etc/default/ganeti").read_text()

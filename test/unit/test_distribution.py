@@ -42,6 +42,7 @@ _TESTED = {
     "yaml": ("python3-yaml", ("cli/test_output.py", "rapi/test_represent.py")),
     "pyinotify": ("python3-pyinotify", ("confd/test_source.py",)),
     "wsproto": ("python3-wsproto", ("http/test_websocket.py",)),
+    "pamela": ("python3-pamela", ("rapi/test_pam.py",)),
 }
 # Parts of packages which are imported under names of their own.
 _PARTS = {

@@ -278,7 +278,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "helpers": (
         (
             "import_export_status", "kvm_console", "kvm_incoming", "limited", "metad_forward",
-            "placement", "tls_pipe", "xen_console", "xen_transfer",
+            "pam_check", "placement", "tls_pipe", "xen_console", "xen_transfer",
         ),
         ("import_export",),
     ),
@@ -418,11 +418,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "rapi": (
         (
-            "client", "demand", "failures", "master", "pace", "passwords", "represent", "schema",
+            "client", "demand", "failures", "helper_process", "master", "pace", "passwords",
+            "represent", "schema",
         ),
         ("selectors",),
         ("events", "guesses", "job_limits", "placement", "rights"),
-        ("event_socket", "roles"),
+        ("event_socket", "pam", "roles"),
         ("users",),
         ("call",),
         ("declare",),
@@ -531,6 +532,7 @@ IMPORTERS = {
     "numpy": {"htools/arrays.py"},
     "opentelemetry": {"utils/otlp.py"},
     "wsproto": {"http/frames.py"},
+    "pamela": {"helpers/pam_check.py"},
     "pyparsing": {"query/filter.py", "storage/drbd/parse.py"},
     # What people read on a terminal, and what they ask for over HTTP; neither package sees the
     # other.

@@ -5,10 +5,12 @@
 ``{CLEARTEXT}secret``            the password itself
 ``{HA1}<32 hexadecimal digits>`` MD5 of ``user:realm:password``
 ``{SCRYPT}n,r,p$salt$hash``      made by ``rapi-passwd``; salt and hash in Base64
+``{PAM}`` or ``{PAM}service``    no password: PAM checks what the user types
 ================================ ===============================================================
 
-Names of forms are case-insensitive. Only the last form is safe when the file becomes known; the
-others exist because the files of other programs have them.
+Names of forms are case-insensitive. Only the last two forms are safe when the file becomes known;
+the others exist because the files of other programs have them. :mod:`ganeti.rapi.pam` checks the
+passwords of the last form.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from typing import Final, NamedTuple
 from ganeti import errors
 
 REALM: Final = "Ganeti Remote API"
+#: The form of a password which PAM checks, and the usual service.
+PAM: Final = "pam"
+PAM_SERVICE: Final = "ganeti-rapi"
 
 #: What a check by scrypt costs: n, r and p.
 Cost = tuple[int, int, int]
@@ -36,13 +41,15 @@ _SCRYPT_BYTES: Final = 32
 _NO_SALT: Final = bytes(16)
 # Limits for the costs which a file may demand.
 _SCRYPT_MOST_MEMORY: Final = 256 << 20
+_SERVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FORM: Final = re.compile(r"\{([^}]*)\}(.*)", re.DOTALL)
 
 
 class Password(NamedTuple):
     """A password in the form of the file.
 
-    :ivar form: ``cleartext``, ``ha1`` or ``scrypt``.
+    :ivar form: ``cleartext``, ``ha1``, ``scrypt`` or ``pam``.
+    :ivar value: what the form stores; of the last form the name of the service.
     """
 
     form: str
@@ -76,6 +83,13 @@ def parse(text: str) -> Password:
     if form == "scrypt":
         _scrypt_parts(value)
         return Password(form, value)
+    if form == PAM:
+        if value and not _SERVICE.fullmatch(value):
+            raise errors.ParseError(
+                "a password of form {PAM} is followed by nothing, or by the name of a service,"
+                " which has letters, digits, - and _"
+            )
+        return Password(form, value or PAM_SERVICE)
     raise errors.ParseError(f"unknown form of a password: {{{match[1][:20]}}}")
 
 
@@ -89,6 +103,8 @@ def check(password: Password | None, user: str, given: str, costs: Iterable[Cost
 
     The time shows neither whether there is such a user, nor the form or the cost of the stored
     password: the work of every form, and of each cost, is done for each of them.
+
+    A password of form ``{PAM}`` is never right here.
 
     :param password: what is stored; None for a name which no user has.
     :param costs: all different costs of the passwords in the file.
@@ -107,7 +123,7 @@ def check(password: Password | None, user: str, given: str, costs: Iterable[Cost
             right = hmac.compare_digest(_scrypt(raw, salt, cost, len(wanted)), wanted)
         else:
             _scrypt(raw, _NO_SALT, cost, _SCRYPT_BYTES)
-    if password is None or own is not None:
+    if password is None or own is not None or password.form == PAM:
         return right
     if password.form == "ha1":
         return hmac.compare_digest(ha1, password.value)

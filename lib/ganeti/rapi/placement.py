@@ -14,7 +14,6 @@ same time wait for one process.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 import time
@@ -25,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from ganeti import errors
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
+from ganeti.rapi import helper_process
 from ganeti.rapi.master import Master
 from ganeti.wire import json
 
@@ -158,28 +158,19 @@ class Placement:
 
         :raises Refused: 503 when it has not answered.
         """
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *self._command, str(CPU_S), str(MEMORY_BYTES), stdin=pipe, stdout=pipe, stderr=pipe
-        )
+        limits = (str(CPU_S), str(MEMORY_BYTES))
         try:
-            async with asyncio.timeout(self._time_s):
-                text, complaints = await process.communicate(asked.encode())
+            ended = await helper_process.run((*self._command, *limits), asked, self._time_s)
         except TimeoutError:
             raise self._too_long() from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if process.returncode == 0 and text:
-            return text
+        if ended.code == 0 and ended.output:
+            return ended.output
         _log.error(
             "the process which answers a question about placement ended with %s: %s",
-            process.returncode,
-            complaints[-_SHOWN:].decode("utf-8", "replace"),
+            ended.code,
+            ended.complaints[-_SHOWN:].decode("utf-8", "replace"),
         )
-        if process.returncode is not None and process.returncode < 0:
+        if ended.code < 0:
             raise self._too_long()
         raise Refused(
             500, "the question could not be answered. The log of the REST daemon says why."

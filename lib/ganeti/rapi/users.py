@@ -7,6 +7,7 @@ separated by commas::
     jack    {SCRYPT}...      write
     jill    {HA1}...         @operator,nodes_name_role
     probe   secret           @readonly
+    joe     {PAM}            operator@own
 
 :mod:`ganeti.rapi.rights` says what the words for rights mean. A wrong line is reported and defines
 no user; the other lines are valid. When the file cannot be read, the users do not change.
@@ -32,6 +33,7 @@ from ganeti.rapi import challenge, passwords
 from ganeti.rapi import roles as roles_file
 from ganeti.rapi.guesses import Guesses, Place, Turns
 from ganeti.rapi.pace import TooMany
+from ganeti.rapi.pam import FRESH_S, AccountLocked, Pam
 from ganeti.rapi.passwords import Password
 from ganeti.rapi.rights import ROLES, Rights, Roles
 from ganeti.rapi.rights import parse as parse_rights
@@ -77,6 +79,16 @@ class Account(NamedTuple):
     name: str
     password: Password
     rights: Rights
+
+
+class _Known(NamedTuple):
+    """A password was right.
+
+    :ivar until: on the clock of the users; None while the file does not change.
+    """
+
+    account: Account
+    until: float | None
 
 
 def parse(
@@ -153,6 +165,7 @@ class Users:
 
     :param path: without the file there are no users.
     :param roles_path: the roles file; without it there are only the roles which always exist.
+    :param pam: checks the passwords which the machine checks; None for the usual way.
     :ivar rules: what the roles file says.
     """
 
@@ -164,6 +177,7 @@ class Users:
         roles_path: str = "",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        pam: Pam | None = None,
     ) -> None:
         self._file = _File(path, "users")
         self._text = ""
@@ -179,9 +193,10 @@ class Users:
         # Checks which have not ended; equal requests of a client wait for the same one.
         self._running: dict[bytes, asyncio.Task[Account | None]] = {}
         # A password which was right before needs no second slow check from the same address.
-        self._known: OrderedDict[bytes, Account] = OrderedDict()
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._key = os.urandom(32)
         self._turns = Turns(_CHECKS_AT_ONCE, self._guesses.counted)
+        self._pam = pam or Pam(self._guesses.counted)
         #: Whether :meth:`refresh` is called when the file changes.
         self.watched = False
         self._polled_at = 0.0
@@ -250,7 +265,8 @@ class Users:
         """Return the user with this name and password; None if one of them is wrong.
 
         :param address: address of the client, for which wrong passwords are counted.
-        :raises Refused: 429 after too many wrong passwords.
+        :raises Refused: 429 after too many wrong passwords; 403 and 503 as
+            :meth:`ganeti.rapi.pam.Pam.check`.
         """
         place = self._guesses.place(name, address)
         key = hmac.digest(
@@ -263,7 +279,7 @@ class Users:
             try:
                 wait_s = self._guesses.take(place)
                 if not wait_s:
-                    known = self._known.get(key)
+                    known = self._known_account(key)
                     if known is not None:
                         self._guesses.give_back(place)
                         return _user(known)
@@ -274,7 +290,7 @@ class Users:
                     f"too many wrong passwords {err.of}",
                     headers=[err.retry_after],
                 ) from err
-            running = asyncio.create_task(self._judge(place, key, wait_s, name, password))
+            running = asyncio.create_task(self._judge(place, key, wait_s, name, password, address))
             self._running[key] = running
             running.add_done_callback(lambda _task: self._running.pop(key, None))
         # A client which goes away does not stop the check for the others.
@@ -285,35 +301,56 @@ class Users:
         return _user(account)
 
     async def _judge(
-        self, place: Place, key: bytes, wait_s: float, name: str, password: str
+        self, place: Place, key: bytes, wait_s: float, name: str, password: str, address: str
     ) -> Account | None:
         """Check a password when it is its turn; return None if it is wrong."""
         if wait_s:
             await self._sleep(wait_s)
-        known = self._known.get(key)
+        known = self._known_account(key)
         if known is not None:
             # Not forgotten: a program which logs in all the time would free the way for guesses.
             self._guesses.give_back(place)
             self._guesses.give_back_of_address(place)
             return known
         account = self._accounts.get(name)
-        if not await self._check(account, place, name, password):
-            return None
+        try:
+            if not await self._check(account, place, name, password, address):
+                return None
+        except AccountLocked:
+            self._guesses.give_back(place)
+            self._guesses.give_back_of_address(place)
+            raise
         self._guesses.forget(place)
         self._guesses.give_back_of_address(place)
         if account is not None and self._accounts.get(name) is account:
-            self._known[key] = account
+            from_pam = account.password.form == passwords.PAM
+            self._known[key] = _Known(account, self._clock() + FRESH_S if from_pam else None)
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
         return account
 
-    async def _check(self, account: Account | None, place: Place, name: str, password: str) -> bool:
+    def _known_account(self, key: bytes) -> Account | None:
+        known = self._known.get(key)
+        if known is None or (known.until is not None and known.until < self._clock()):
+            return None
+        return known.account
+
+    async def _check(
+        self, account: Account | None, place: Place, name: str, password: str, address: str
+    ) -> bool:
         stored = None if account is None else account.password
         costs = self._costs
         if not costs:
-            return passwords.check(stored, name, password, costs)
-        async with self._turns.of(place.address):
-            return await asyncio.to_thread(passwords.check, stored, name, password, costs)
+            right = passwords.check(stored, name, password, costs)
+        else:
+            async with self._turns.of(place.address):
+                right = await asyncio.to_thread(passwords.check, stored, name, password, costs)
+        if stored is not None and stored.form == passwords.PAM:
+            return await self._pam.check(stored.value, name, password, address)
+        if not right and self._pam.wrong_s:
+            # PAM takes its time for a wrong password, which would show the names of its users.
+            await self._sleep(self._pam.wrong_s)
+        return right
 
 
 def _user(account: Account) -> User:

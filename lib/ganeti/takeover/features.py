@@ -97,9 +97,9 @@ def in_the_way(config: dict[str, Any], rapi_users: str, to: int) -> Iterator[tup
                 f" {snapshot}",
                 f"gnt-instance restore-snapshot {name} {snapshot}",
             )
-    for name in slow_passwords(rapi_users):
+    for name, form in own_passwords(rapi_users):
         yield (
-            f"REST user {name}: a password in the form SCRYPT",
+            f"REST user {name}: a password in the form {form}",
             f"put a password as text or {{HA1}} into /var/lib/ganeti/rapi/users, or rapi-passwd"
             f" --delete {name}",
         )
@@ -259,16 +259,17 @@ def own_rights(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def slow_passwords(text: str) -> list[str]:
-    """Return the users whose password has a form which the original cannot read."""
+def own_passwords(text: str) -> list[tuple[str, str]]:
+    """Return the users whose password has a form which the original cannot read, and the form."""
     found = []
     for line in text.splitlines():
         words = line.split()
         if len(words) < 2 or words[0].startswith("#"):
             continue
         try:
-            if passwords.parse(words[1]).cost is not None:
-                found.append(words[0])
+            form = passwords.parse(words[1]).form
+            if form in ("scrypt", passwords.PAM):
+                found.append((words[0], form.upper()))
         except errors.ParseError:
             continue
     return found

@@ -23,7 +23,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.platform import paths, users
-from ganeti.rapi import rights, roles
+from ganeti.rapi import pam, passwords, rights, roles
 from ganeti.rapi import users as rapi_users
 from ganeti.rapi.passwords import hashed
 from ganeti.rapi.resources import RESOURCES
@@ -68,6 +68,16 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="read the password from standard input, one line, instead of asking",
     )
+    add(
+        "--pam",
+        action="store_true",
+        help="PAM checks the password of the user, which is not asked for and not stored",
+    )
+    add(
+        "--pam-service",
+        metavar="NAME",
+        help=f"as --pam, by this service of PAM (default: {passwords.PAM_SERVICE})",
+    )
     add("--delete", action="store_true", help="remove the user")
     add(
         "--list",
@@ -86,11 +96,12 @@ def make_parser() -> argparse.ArgumentParser:
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     path = options.file or paths.current().rapi_users_file
     if options.pin:
-        if options.user or options.delete or options.list or options.rights is not None:
+        others = (options.user, options.delete, options.list, _by_pam(options))
+        if any(others) or options.rights is not None:
             parser.error("--pin is the only option")
         return _show_pin()
     if options.list:
-        if options.user or options.delete or options.rights is not None:
+        if options.user or options.delete or options.rights is not None or _by_pam(options):
             parser.error("--list can be combined with --file only")
         return _list(path)
     if not options.user:
@@ -101,17 +112,43 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             " colons, and does not begin with # or a comma."
         )
     if options.delete:
-        if options.rights is not None or options.stdin:
+        if options.rights is not None or options.stdin or _by_pam(options):
             parser.error("--delete can be combined with --file only")
         _change(path, lambda text: remove(text, options.user))
         print(f"user '{options.user}' was removed{_elsewhere(options.file)}")
         return 0
     if options.rights is not None:
         check_rights(options.rights, present_roles(path))
-    password = hashed(_ask(options.user, stdin=options.stdin))
+    if _by_pam(options):
+        if options.stdin:
+            parser.error("--stdin and --pam exclude each other")
+        password = _pam_word(options.pam_service)
+        done = "has the password that PAM checks"
+    else:
+        password = hashed(_ask(options.user, stdin=options.stdin))
+        done = "has a new password"
     _change(path, lambda text: put(text, options.user, password, options.rights))
-    print(f"user '{options.user}' has a new password{_elsewhere(options.file)}")
+    print(f"user '{options.user}' {done}{_elsewhere(options.file)}")
+    for problem in pam.missing([passwords.parse(password)]):
+        print(f"rapi-passwd: {problem}", file=sys.stderr)
     return 0
+
+
+def _by_pam(options: argparse.Namespace) -> bool:
+    return bool(options.pam or options.pam_service)
+
+
+def _pam_word(service: str | None) -> str:
+    """Return the password of a line whose password PAM checks.
+
+    :raises ParameterError: the name of the service cannot be one.
+    """
+    word = f"{{PAM}}{service or ''}"
+    try:
+        passwords.parse(word)
+    except errors.ParseError as err:
+        raise errors.ParameterError(f"'{service}' is not a service of PAM: {err}") from err
+    return word
 
 
 def _show_pin() -> int:
@@ -211,6 +248,7 @@ def _list(path: str) -> int:
     found, problems = rapi_users.parse(_read(path), _handlers(), present_roles(path))
     for user in found.values():
         print(f"{user.name} {user.password.form} {user.rights}")
+    problems += pam.missing(user.password for user in found.values())
     for problem in problems:
         print(f"{path}: {problem}", file=sys.stderr)
     return 1 if problems else 0

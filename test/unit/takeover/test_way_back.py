@@ -34,7 +34,8 @@ def test_what_stands_in_the_way_back_has_a_remedy() -> None:
     raw["cluster"]["hvparams"]["kvm"]["tpm_version"] = "2.0"
     node = next(iter(raw["nodes"].values()))
     node["maintenance"] = {"started": 1}
-    found = dict(features.in_the_way(raw, f"joe {passwords.hashed('x')} write", V3_0))
+    users = f"joe {passwords.hashed('x')} write\njack {{PAM}} write"
+    found = dict(features.in_the_way(raw, users, V3_0))
     assert found["the cluster: auto_failover"] == "gnt-cluster modify --auto-failover=no"
     assert found[f"node {node['name']}: maintenance"] == (
         f"gnt-node maintenance end {node['name']}"
@@ -43,6 +44,7 @@ def test_what_stands_in_the_way_back_has_a_remedy() -> None:
         "gnt-cluster modify -H kvm:tpm_version=default"
     )
     assert "rapi-passwd --delete joe" in found["REST user joe: a password in the form SCRYPT"]
+    assert "rapi-passwd --delete jack" in found["REST user jack: a password in the form PAM"]
 
 
 def test_each_field_of_ours_has_a_remedy() -> None:

@@ -86,6 +86,7 @@ def test_asking(
         (["jack", "--stdin", "--rights", "a b"], "is not a list of rights"),
         (["jack", "--delete"], "there is no user 'jack'"),
         (["jack", "--stdin"], "must not be empty"),
+        (["jack", "--pam-service", "a/b"], "'a/b' is not a service of PAM"),
     ],
 )
 def test_mistakes(
@@ -100,11 +101,30 @@ def test_mistakes(
     assert not file.exists()
 
 
-@pytest.mark.parametrize("words", [[], ["--list", "x"], ["x", "--delete", "--stdin"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--list", "x"], ["x", "--delete", "--stdin"], ["x", "--pam", "--stdin"]]
+)
 def test_wrong_options(file: Path, words: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         run(file, *words)
     assert caught.value.code == 2
+
+
+def test_pam(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No password is asked for, and what the node lacks is said."""
+    assert run(file, "--pam", "jack", "--rights", "read") == 0
+    assert run(file, "--pam-service", "no-such-service", "jill") == 0
+    assert file.read_text() == "jack {PAM} read\njill {PAM}no-such-service\n"
+    assert "no service 'no-such-service' on this node" in capsys.readouterr().err
+    assert run(file, "--list") == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["jack pam read", "jill pam -"] and "no-such-service" in err
+    # A password of its own again.
+    assert run(file, "jack", "--stdin", password="pw", monkeypatch=monkeypatch) == 0
+    assert file.read_text().startswith("jack {SCRYPT}")
+    assert file.read_text().splitlines()[0].endswith(" read")
 
 
 def test_listing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
