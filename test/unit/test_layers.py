@@ -470,7 +470,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("command",),
     ),
     "tools": (
-        ("entry",),
+        ("entry", "rapi_check"),
         (
             "cleaner", "confd_client", "config_files", "daemon_units", "ensure_dirs", "join",
             "lvmstrap", "mon_collector", "move_instance", "node_cleanup", "node_daemon_setup",

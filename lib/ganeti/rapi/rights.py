@@ -170,6 +170,23 @@ class Rights:
         """Return the instances which a user sees; None for all."""
         return self.area(user, (), "", "")
 
+    def deciding(self, needed: Collection[str], handler: str, method: str) -> list[str]:
+        """Return the rights that are sufficient for an operation, in the form of the users file."""
+        if not needed or USER in needed:
+            if not self.limited:
+                return ["this operation needs no right"]
+            found = [word for word in sorted(self.words) if _names(word, handler, method)]
+            return found + [str(grant) for grant in self.grants]
+        found = [w for w in sorted(self.words) if _enough(frozenset({w}), needed, handler, method)]
+        for grant in self.grants:
+            where = "@".join(map(str, grant.where))
+            found += [
+                f"{word}@{where}"
+                for word in sorted(grant.words)
+                if _enough(frozenset({word}), needed, handler, method)
+            ]
+        return found
+
     def _choices(
         self, needed: Collection[str], handler: str, method: str
     ) -> tuple[tuple[Selector, ...], ...] | None:

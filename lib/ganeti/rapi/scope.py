@@ -36,12 +36,12 @@ NOT_COVERED: Final = "your rights are for some instances only, and do not cover 
 OPEN: Final = frozenset(
     {"batch", "R_root", "R_2", "R_version", "features", "doc", "openapi", "query_fields"}
 )
-#: Operations which serve a limited user what he may see; all others need a right for the whole
-#: cluster.
+#: Operations which serve a limited user what he may see, with all methods or one; all others need
+#: a right for the whole cluster.
 SERVED: Final = frozenset(
     {
-        "groups",
-        "info",
+        "groups:GET",
+        "info:GET",
         "instances",
         "instances_multi_alloc",
         "instances_name",
@@ -69,12 +69,13 @@ SERVED: Final = frozenset(
         "jobs",
         "jobs_id",
         "jobs_id_wait",
-        "nodes",
-        "os",
+        "nodes:GET",
+        "os:GET",
         "query",
         "run_query",
     }
 )
+EVERYTHING, SOME, NOTHING = "everything", "some", "nothing"
 _REST: Final = "REST"
 _JOB_DIGITS: Final = 18
 # The subjects of so many jobs are kept.
@@ -342,6 +343,20 @@ def missing_job(number: int) -> Refused:
     return Refused(404, f"job {number} does not exist")
 
 
+def reach(area: Area | None, handler: str, method: str) -> str:
+    """Return on which objects an operation may be used: everything, some, or nothing.
+
+    :param area: as :meth:`ganeti.rapi.rights.Rights.area` returns it.
+    """
+    if area is None or (handler in OPEN and area.choices):
+        return EVERYTHING
+    return SOME if area.choices and _serves(handler, method) else NOTHING
+
+
+def _serves(handler: str, method: str) -> bool:
+    return handler in SERVED or f"{handler}:{method}" in SERVED
+
+
 class Source(Protocol):
     """What says who may do what: the users and the roles file."""
 
@@ -376,11 +391,11 @@ class Scopes:
         if user is None:
             return None
         area = user.rights.area(user.name, needed, handler, method)
-        if area is None or (handler in OPEN and area.choices):
+        if area is None or reach(area, handler, method) == EVERYTHING:
             return None
         if not area.choices:
             raise Refused(403)
-        if handler not in SERVED:
+        if not _serves(handler, method):
             raise Refused(403, NOT_COVERED)
         return Limits(
             self._master,

@@ -14,6 +14,7 @@ Each module with a function ``main`` is one program; the starters are in the top
 :mod:`.lvmstrap`          ``lvmstrap``: makes the volume group of a new node from its unused disks
 :mod:`.cleaner`           ``ganeti-cleaner``: removes old files
 :mod:`.rapi_passwd`       ``rapi-passwd``: sets passwords and rights of users of the REST interface
+:mod:`.rapi_check`        ``rapi-passwd check``: what is wrong with the files, and who may do what
 :mod:`.config_files`      what the three programs on configuration files share
 :mod:`.config_journal`    ``cfgshell --journal``: a journal which does not belong to the file
 :mod:`.cfgupgrade`        ``cfgupgrade``: converts a configuration to another version

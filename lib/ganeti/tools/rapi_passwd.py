@@ -27,6 +27,7 @@ from ganeti.rapi import pam, passwords, rights, roles
 from ganeti.rapi import users as rapi_users
 from ganeti.rapi.passwords import hashed
 from ganeti.rapi.resources import RESOURCES
+from ganeti.tools import rapi_check
 from ganeti.tools.entry import reports_errors
 from ganeti.utils import fs, x509
 
@@ -38,7 +39,10 @@ _MODE: Final = 0o640
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
     parser = make_parser()
-    options = parser.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["check"]:
+        words[0] = "--check"
+    options = parser.parse_args(words)
     try:
         return _run(parser, options)
     except (KeyboardInterrupt, EOFError):
@@ -89,6 +93,17 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the hash of the daemon's key, for GANETI_RAPI_PIN of commands elsewhere",
     )
+    add(
+        "--check",
+        action="store_true",
+        help="check the users file and the roles file; also as the word 'check'",
+    )
+    add("--user", dest="checked", metavar="NAME", help="with --check: what this user may do")
+    add(
+        "--operation",
+        metavar="METHOD PATH",
+        help="with --check and --user: whether the user may do this, and the right that decides",
+    )
     add("--file", metavar="FILE", help="use this file instead of the users file of the cluster")
     return parser
 
@@ -104,6 +119,14 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if options.user or options.delete or options.rights is not None or _by_pam(options):
             parser.error("--list can be combined with --file only")
         return _list(path)
+    if options.check:
+        if options.user or options.delete or options.rights is not None or options.stdin:
+            parser.error("--check can be combined with --user, --operation and --file only")
+        if options.operation is not None and options.checked is None:
+            parser.error("--operation needs --user")
+        return rapi_check.run(path, roles_path(path), options.checked, options.operation)
+    if options.checked is not None or options.operation is not None:
+        parser.error("--user and --operation need --check")
     if not options.user:
         parser.error("the name of a user is missing")
     if not _NAME.fullmatch(options.user):

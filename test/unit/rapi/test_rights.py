@@ -107,3 +107,12 @@ def test_rights_within_others() -> None:
     assert not rights("write@tag:web").within(rights("read")).may(*START)
     # Rights which the owner has lost are lost for his token.
     assert not token.within(Rights()).may(*START)
+
+
+def test_which_right_decides() -> None:
+    one = rights("@viewer,operator@tag:web,instances_name_startup:PUT")
+    assert one.deciding(*START) == ["instances_name_startup:PUT", "instances_name_startup@tag:web"]
+    assert one.deciding(*QUERY) == ["view", "read@tag:web"]
+    assert one.deciding(*LIST) == ["this operation needs no right"]
+    assert rights("write@own").deciding(*LIST) == ["write@own"]
+    assert one.deciding(*TAGS) == []
