@@ -58,6 +58,9 @@ def test_a_page_has_the_form_of_the_list(rest: Rest) -> None:
     assert found == [{"name": "default", "uri": "/2/groups/default"}]
     assert rest("GET", "/2/jobs?limit=1")[1] == [{"id": 2, "uri": "/2/jobs/2"}]
     assert rest("GET", "/2/networks?limit=1")[1][0]["name"] == "net1"
+    # Unknown arguments have no effect, as everywhere.
+    known, unknown = (rest("GET", f"/2/nodes?limit=1{more}") for more in ("", "&no%C3%BC=1&=2"))
+    assert (known[:2], known[2]["etag"]) == (unknown[:2], unknown[2]["etag"])
     assert rest("GET", "/2/nodes?limit=1&offset=1")[1][0]["id"] == "node2.example.com"
 
 

@@ -227,7 +227,8 @@ def _shown(value: Any) -> str:
 
 def _fingerprint(call: Call, path: str, fields: Sequence[str], qfilter: Any) -> str:
     """Return a text which differs for requests with different answers from one state."""
-    arguments = {name: call.query[name] for name in sorted(call.given)}
+    # Arguments which are not declared have no effect.
+    arguments = {name: call.query[name] for name in sorted(call.given) if name in call.query}
     accept = call.headers.get("accept", "")
     # Users may see different objects.
     parts = [RELEASE, call.user, path, list(fields), qfilter, arguments, accept]
