@@ -37,6 +37,7 @@ DEVELOPMENT = [
     "pytest",
     "pytest-xdist",
     "hypothesis",
+    "jsonschema",
     "pyte",
     "openapi-python-client",
     "openapi-spec-validator",

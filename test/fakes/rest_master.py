@@ -5,9 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import query as const
+from ganeti.query import resources
 from ganeti.rapi.master import Master
 
 UUID = "11111111-2222-4333-8444-555555555555"
+#: The value of each query field of a kind.
+VALUES = {
+    const.KIND_TEXT: "x",
+    const.KIND_BOOL: True,
+    const.KIND_NUMBER: 1,
+    const.KIND_FLOAT: 1.5,
+    const.KIND_UNIT: 64,
+    const.KIND_TIMESTAMP: 1.5,
+    const.KIND_OTHER: "x",
+}
 
 
 class FakeMaster(Master):
@@ -178,16 +190,16 @@ def busy_master() -> FakeMaster:
     def query(what: str, fields: list[str], _filter: Any) -> dict[str, Any]:
         cells = {
             "console": {"kind": "msg", "message": "m"},
-            "oper_state": True,
-            "valid": True,
             "hidden": False,
             "blacklisted": False,
             "variants": [],
         }
-        return {
-            "fields": [],
-            "data": [[[0, cells.get(field, "x")] for field in fields]] if what else [],
-        }
+        known = resources.lookup(what).fields
+
+        def cell(name: str) -> Any:
+            return cells.get(name, VALUES.get(known[name].kind) if name in known else None)
+
+        return {"fields": [], "data": [[[0, cell(field)] for field in fields]]}
 
     def page(what: str, fields: list[str], _filter: Any, _page: Any) -> dict[str, Any]:
         found = query(what, fields, None)

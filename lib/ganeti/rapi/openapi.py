@@ -281,6 +281,9 @@ def _result(resource: Resource, operation: Operation) -> dict[str, Any]:
     one = schema.of_object(_kind(resource), result.fields)
     if result.type is ht.Dict:
         return one
+    if result.type.made_of[:1] == ("or",):
+        kinds = result.type.made_of[1:]
+        return {"anyOf": [one if kind is ht.Dict else schema.of(kind) for kind in kinds]}
     # A list of names, or of objects with bulk=1.
     return {
         "type": "array",

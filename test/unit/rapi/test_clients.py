@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
 
+from fakes.described import Description, can_be_made
 from fakes.http_lab import WAIT_S, HttpLab
 from fakes.rest_master import busy_master
 from ganeti.rapi import client, openapi
@@ -145,15 +147,21 @@ def test_waiting_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.WaitForJobCompletion(1, period=0) is True
 
 
-def test_random_requests_that_fit_the_description(tmp_path: Path) -> None:
-    """No internal error and no hang; the scenario tests do more of it, with a real cluster."""
+# One has no end, one waits, one has a body with GET, which the tool does not send.
+_UNTRIED = ("/2/events", "/2/events/log", "/2/jobs/{job_id}/wait")
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_random_requests_get_described_answers(tmp_path: Path, mode: GenerationMode) -> None:
+    """Requests which fit the description, and others: no internal error, no hang, and no answer
+    which the description does not have. The scenario tests do more of it, with a real cluster.
+    """
     lab = _lab(tmp_path, secure=False)
-    schema = schemathesis.openapi.from_dict(openapi.description())
+    description = Description(openapi.description())
     seen = set()
-    for result in schema.get_all_operations():
+    for result in schemathesis.openapi.from_dict(description.document).get_all_operations():
         operation = result.ok()
-        # One has no end, one waits, one has a body with GET, which the tool does not send.
-        if operation.path in ("/2/events", "/2/events/log", "/2/jobs/{job_id}/wait"):
+        if operation.path in _UNTRIED or not can_be_made(operation, mode):
             continue
 
         @settings(
@@ -163,12 +171,13 @@ def test_random_requests_that_fit_the_description(tmp_path: Path) -> None:
             derandomize=True,
             suppress_health_check=list(HealthCheck),
         )
-        @given(case=operation.as_strategy())
+        @given(case=operation.as_strategy(generation_mode=mode))
         def check(case: Any) -> None:
             case.headers = {**(case.headers or {}), "Authorization": _AUTHORIZATION}
             response = case.call(base_url=f"http://127.0.0.1:{lab.port}", timeout=WAIT_S)
             seen.add(response.status_code)
             assert response.status_code < 500, (case.as_curl_command(), response.text)
+            description.check_response(case, response)
 
         check()
     lab.close()
