@@ -9,3 +9,6 @@ KINDS = (JOB, INSTANCE, NODE, GROUP, NETWORK, FILTER, CLUSTER, FINDING, LOG, PRO
 DEFAULT_KINDS = frozenset({JOB, INSTANCE})
 #: Kinds of which there may be thousands in a minute. They are only made while a client asks.
 NOISY = frozenset({LOG, PROGRESS})
+#: Member of what is known about the events of a job: name, tags and groups of each instance that it
+#: names, for the rights of users of the REST interface.
+INSTANCES = "instances"

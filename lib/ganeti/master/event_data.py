@@ -57,6 +57,8 @@ _BOOKKEEPING: Final = _ALWAYS_CHANGE | {"tcpudp_port_pool", "highest_used_port"}
 # Dictionaries whose keys are not named: the names of private parameters may say too much.
 _HIDDEN_KEYS: Final = frozenset({"osparams_private_cluster", "osparams_private"})
 _CREATE: Final = "OP_INSTANCE_CREATE"
+# The instance with the new name has the tags of the other one.
+_FROM_ANOTHER: Final = ("OP_INSTANCE_COPY", "OP_INSTANCE_RENAME")
 _MAX_TEXT: Final = 4000
 # Jobs write their progress as lines for people: "- device disk/0: 45.30% done, 2m 10s remaining".
 _PERCENT: Final = re.compile(r"\b([0-9]{1,3}(?:\.[0-9]+)?) ?%")
@@ -157,22 +159,38 @@ def _differs(was: Mapping[Any, Any], now: Mapping[Any, Any], key: Any) -> bool:
 def of_job(job: QueuedJob, find: Find) -> dict[str, Any]:
     """Return who submitted a job, which objects it names, and their tags and groups.
 
-    The tags of an instance which a job makes are among them.
+    The tags of an instance which a job makes are among them. For the rights of users, name, tags
+    and groups of each instance are also together.
     """
     inputs = job.inputs
     found = {(kind, name): find(kind, name) for kind, name in subjects.named_objects(inputs)}
-    tags = {tag for one in found.values() for tag in one.tags}
     for given in inputs:
-        if given.get("OP_ID") == _CREATE and isinstance(given.get("tags"), (list, tuple)):
-            tags.update(filter(lambda tag: isinstance(tag, str), given["tags"]))
+        _add_new_instance(given, found)
     return {
         "objects": [
             list(one) for one in dict.fromkeys((k, one.name) for (k, _), one in found.items())
         ],
-        "tags": sorted(tags),
+        "tags": sorted({tag for one in found.values() for tag in one.tags}),
         "groups": sorted({group for one in found.values() for group in one.groups}),
         "user": next(filter(None, (author.person(one.get("reason")) for one in inputs)), ""),
+        const.INSTANCES: [
+            [one.name, sorted(one.tags), sorted(one.groups)]
+            for (kind, _), one in found.items()
+            if kind == subjects.INSTANCE
+        ],
     }
+
+
+def _add_new_instance(given: Mapping[str, Any], found: dict[tuple[str, str], Named]) -> None:
+    """Note the tags of an instance which an opcode makes, and what a new name stands for."""
+    old = subjects.INSTANCE, str(given.get("instance_name"))
+    new = subjects.INSTANCE, str(given.get("new_name"))
+    tags = given.get("tags")
+    if given.get("OP_ID") == _CREATE and old in found and isinstance(tags, (list, tuple)):
+        added = {tag for tag in tags if isinstance(tag, str)}
+        found[old] = found[old]._replace(tags={*found[old].tags, *added})
+    elif given.get("OP_ID") in _FROM_ANOTHER and old in found and found.get(new) == Named(new[1]):
+        found[new] = found[old]._replace(name=new[1])
 
 
 def of_line(job_id: int, entry: LogEntry) -> dict[str, Any]:

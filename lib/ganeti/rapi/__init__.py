@@ -17,6 +17,7 @@ the job.
 :mod:`.compression`     compresses answers for clients which ask for that
 :mod:`.events`          sends events to clients
 :mod:`.event_socket`    sends events over a WebSocket
+:mod:`.event_scope`     which events a user with rights for some instances gets
 :mod:`.identify`        who sends a request: the ways in which users identify themselves
 :mod:`.challenge`       the answer to a request without credentials
 :mod:`.users`           the users file

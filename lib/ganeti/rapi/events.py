@@ -38,6 +38,7 @@ from ganeti.constants.events import (
     DEFAULT_KINDS,
     FINDING,
     INSTANCE,
+    INSTANCES,
     JOB,
     KINDS,
     LOG,
@@ -79,7 +80,8 @@ OLDEST: Final = "oldest"
 _RETURN_S: Final = 30.0
 
 _USUAL_KINDS: Final = sorted(set(KINDS) - NOISY)
-_OF_JOBS: Final = frozenset({JOB, LOG, PROGRESS})
+#: Kinds of the events of a job.
+OF_JOBS: Final = frozenset({JOB, LOG, PROGRESS})
 
 #: A position: the epoch, and the number of an event.
 Place = tuple[str, int]
@@ -118,7 +120,7 @@ def objects_of(event: Event) -> frozenset[tuple[str, str]]:
     of a job has the objects which its opcodes name, by their whole names as far as they were known
     when the job was submitted. A renamed object has both names.
     """
-    if event.kind in _OF_JOBS:
+    if event.kind in OF_JOBS:
         return frozenset((kind, name) for kind, name in event.about.get("objects", ()))
     kind = event.data["object"] if event.kind == FINDING else event.kind
     names = (event.data.get("name", ""), event.about.get("old_name", ""))
@@ -158,7 +160,10 @@ class Filter(NamedTuple):
 
     def data(self, event: Event) -> dict[str, Any]:
         """Return what the client gets of an event."""
-        return {**event.data, **event.about} if self.full else event.data
+        if not self.full:
+            return event.data
+        about = {name: value for name, value in event.about.items() if name != INSTANCES}
+        return {**event.data, **about}
 
 
 def make_filter(

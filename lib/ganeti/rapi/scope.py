@@ -23,6 +23,7 @@ from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
 from ganeti.opcodes import subjects
 from ganeti.rapi import selectors
+from ganeti.rapi.event_scope import EventScope
 from ganeti.rapi.master import Master
 from ganeti.rapi.rights import CONSOLES, READ, WRITE, Area
 from ganeti.rapi.roles import Rules
@@ -40,6 +41,8 @@ OPEN: Final = frozenset(
 #: a right for the whole cluster.
 SERVED: Final = frozenset(
     {
+        "events",
+        "events_log",
         "groups:GET",
         "info:GET",
         "instances",
@@ -324,6 +327,10 @@ class Limits:
         if area is None:
             return set()
         return {one.value for one in area.simple(self.rules.pools) if one.kind == GROUP}
+
+    def event_scope(self) -> EventScope:
+        """Return which events the user gets."""
+        return EventScope.of(self.area, self.rules.pools)
 
     def own_tag(self, tag: str) -> bool:
         """Return whether a tag alone makes an instance belong to the area of the operation."""

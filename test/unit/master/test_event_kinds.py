@@ -187,7 +187,7 @@ def test_a_job_names_its_objects_and_its_user() -> None:
     assert (kind, data["id"]) == ("job", 1)
     assert about == {
         "objects": [["instance", "web1.example.com"]], "user": "alice", "tags": ["prod"],
-        "groups": ["rack1"],
+        "groups": ["rack1"], "instances": [["web1.example.com", ["prod"], ["rack1"]]],
     }  # fmt: skip
     assert log.after(None)["events"] == [(1, "job", data)]
 
@@ -202,7 +202,17 @@ def test_what_is_known_about_named_objects() -> None:
     assert find("instance", "gone") == ("gone", (), ())
     assert find("disk", "x") == ("x", (), ())
     create = {"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "new", "tags": ["test", 3]}
-    assert event_data.of_job(job(1, create), find)["tags"] == ["test"]
+    about = event_data.of_job(job(1, create), find)
+    assert (about["tags"], about["instances"]) == (["test"], [["new", ["test"], []]])
+    copy = {"OP_ID": "OP_INSTANCE_COPY", "instance_name": "web1", "new_name": "web2"}
+    assert event_data.of_job(job(1, copy), find)["instances"] == [
+        ["web1.example.com", ["prod"], ["default"]],
+        ["web2", ["prod"], ["default"]],
+    ]
+    move = {"OP_ID": "OP_INSTANCE_MOVE", "instance_name": "web1", "target_node": node.name}
+    assert event_data.of_job(job(1, move), find)["instances"] == [
+        ["web1.example.com", ["prod"], ["default"]]
+    ]
 
 
 def test_lines_and_progress_only_while_a_client_wants_them() -> None:

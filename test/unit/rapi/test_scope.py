@@ -238,7 +238,7 @@ def test_names_of_nodes_and_groups_are_those_of_his_instances(rest: Rest) -> Non
 
 @pytest.mark.parametrize(
     "path",
-    ["/2/documents", "/2/tags", "/2/filters", "/2/networks", "/2/events", "/2/nodes/node1/role"],
+    ["/2/documents", "/2/tags", "/2/filters", "/2/networks", "/2/nodes/node1/role"],
 )
 def test_what_is_of_the_whole_cluster(rest: Rest, path: str) -> None:
     assert rest("GET", path, user=ALICE)[0] == 403

@@ -33,7 +33,7 @@ async def _events(call: Call) -> Any:
 async def _event_socket(call: Call, socket: Socket) -> None:
     wanted = _filter(call)
     if not wanted.full:
-        wanted = make_filter(wanted.kinds)
+        wanted = make_filter(wanted.kinds, scope=wanted.scope)
     await event_socket.serve(call.state.hub, socket, Subscription(wanted, _last(call)))
 
 
@@ -74,12 +74,13 @@ def _last(call: Call) -> str:
 
 def _filter(call: Call) -> Filter:
     """Return the filter of a request: with ``kind`` or ``name``, the events are complete."""
+    scope = None if call.limits is None else call.limits.event_scope()
     kinds, kind, names = call.query["kinds"], call.query["kind"], call.query["name"]
     if kind or names:
         if kinds:
             raise Refused(400, "use either kinds, or kind and name; kind takes several, too")
         try:
-            return make_filter(kind or None, names or ())
+            return make_filter(kind or None, names or (), scope)
         except errors.ParseError as err:
             raise Refused(400, str(err)) from err
     unknown = sorted(set(kinds or ()) - set(FIRST_KINDS))
@@ -87,7 +88,7 @@ def _filter(call: Call) -> Filter:
         known = ", ".join(FIRST_KINDS)
         more = " The argument kind has further ones." if unknown[0] in KINDS else ""
         raise Refused(400, f"there are no events of kind '{unknown[0]}'. Known are {known}.{more}")
-    return Filter(frozenset(kinds or FIRST_KINDS))
+    return Filter(frozenset(kinds or FIRST_KINDS), scope=scope)
 
 
 _CHOICE: Final = (
