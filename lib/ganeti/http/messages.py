@@ -33,14 +33,21 @@ class Refused(errors.GenericError):
 
     :ivar status: HTTP status of the answer.
     :ivar headers: headers of the answer.
+    :ivar members: further members of the object which is the body of the answer.
     """
 
     def __init__(
-        self, status: int, message: str = "", *, headers: Sequence[tuple[str, str]] = ()
+        self,
+        status: int,
+        message: str = "",
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        members: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(message or HTTPStatus(status).phrase)
         self.status = status
         self.headers = tuple(headers)
+        self.members = dict(members or {})
 
 
 class Head(NamedTuple):

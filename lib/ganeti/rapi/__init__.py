@@ -21,6 +21,8 @@ the job.
 :mod:`.identify`        who sends a request: the ways in which users identify themselves
 :mod:`.challenge`       the answer to a request without credentials
 :mod:`.users`           the users file
+:mod:`.kept_records`    the daemon's copy of sessions, tokens and their like
+:mod:`.proofs`          the parts of the daemon that know what proves an identity
 :mod:`.rights`          the rights of users, and the words for them
 :mod:`.selectors`       for which instances a right holds
 :mod:`.roles`           the roles file: roles, pools of instances, quotas

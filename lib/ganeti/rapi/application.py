@@ -42,9 +42,11 @@ from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
 from ganeti.rapi.identify import Identities
 from ganeti.rapi.job_limits import JobLimits
+from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.limited_master import LimitedMaster
 from ganeti.rapi.master import Master
 from ganeti.rapi.placement import Placement
+from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.resources import RESOURCES, TABLES
 from ganeti.rapi.scope import Limits, Scopes
 from ganeti.rapi.users import User
@@ -170,6 +172,7 @@ class RestApplication:
             self._job_limits,
             self._check_opcodes,
             Placement(master),
+            identities.proofs or Proofs(KeptRecords(master)),
         )
         self._offers = opcode_rights.offers(resources)
         self._router = Router(resources)
@@ -188,7 +191,7 @@ class RestApplication:
             # A browser: a person wants to read.
             return Response(303, b"", [("Location", _PAGE), *represent.SAFETY, represent.NO_STORE])
         query = checks.published_names(messages.parse_query(head.query), self._state.arguments)
-        asked = Asked(resource, operation, uri, query, head.headers, user)
+        asked = Asked(resource, operation, uri, query, head.headers, user, incoming)
         self._check_arguments(asked, head)
         if isinstance(operation, Read) and operation.socket and websocket.wanted(head):
             return await self._begin_socket(asked, operation.socket)
@@ -235,7 +238,7 @@ class RestApplication:
         :param body: the value in the body; None when there is none.
         :raises errors.GenericError: the operation is refused.
         """
-        resource, operation, uri, query, sent, user = asked
+        resource, operation, uri, query, sent, user, incoming = asked
         headers, coding = compression.negotiate(sent)
         limits = self._limits(asked)
         if limits is not None:
@@ -253,6 +256,7 @@ class RestApplication:
             why=query.get(declare.REASON.name, [""])[0],
             limits=limits,
             who=user,
+            incoming=incoming,
             coding=coding,
         )
         wanted = headers.get("if-match")
@@ -370,7 +374,7 @@ class RestApplication:
         if call.handler in _ENTRANCES.values():
             headers.append(_LINKS)
         if isinstance(value, AsyncIterator):
-            return Response(200, value, [*headers, represent.NO_STORE])
+            return Response(call.status, value, [*headers, represent.NO_STORE])
         if isinstance(value, bytes):
             body = value
         else:
@@ -395,7 +399,7 @@ class RestApplication:
         if coded:
             body = await compression.compressed(body)
             headers.append(compression.HEADER)
-        return Response(200, body, headers)
+        return Response(call.status, body, headers)
 
 
 @contextlib.contextmanager

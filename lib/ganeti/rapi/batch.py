@@ -39,6 +39,7 @@ from ganeti.rapi.declare import (
 from ganeti.wire import json
 
 if TYPE_CHECKING:
+    from ganeti.http.event_server import Incoming
     from ganeti.rapi.call import Call
     from ganeti.rapi.job_limits import JobLimits
     from ganeti.rapi.users import User
@@ -116,6 +117,7 @@ class Asked(NamedTuple):
     :ivar uri: values of the names in the path.
     :ivar query: the arguments by their published names, not converted.
     :ivar user: None for a request without a user.
+    :ivar incoming: the request itself; None within a batch.
     """
 
     resource: Resource
@@ -124,6 +126,7 @@ class Asked(NamedTuple):
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
     user: User | None
+    incoming: Incoming | None = None
 
 
 class Prepared(NamedTuple):
@@ -208,7 +211,8 @@ class _Step:
             status = self.refused.status
             body = represent.error_body(status, str(self.refused))
             return {"id": self.given.id, "status": status, "body": body}
-        found = {"id": self.given.id, "status": 200, "body": self.value}
+        status = 200 if self.prepared is None else self.prepared.call.status
+        found = {"id": self.given.id, "status": status, "body": self.value}
         if self.prepared is not None and self.prepared.call.etag:
             found["etag"] = self.prepared.call.etag
         if self.prepared is not None and self.prepared.call.answer_headers:
@@ -412,7 +416,7 @@ def _check_kind(call: Call, asked: Asked, given: _Given) -> None:
             raise Refused(413, "this request takes no body")
         if given.headers:
             raise Refused(400, "if_match and if_none_match are for operations which change")
-    if isinstance(operation, DirectChange) and not operation.access:
+    if isinstance(operation, DirectChange) and (operation.alone or not operation.access):
         raise Refused(400, "this operation is about the request itself, so no batch has it")
     if isinstance(operation, DirectChange) and operation.conditional and not given.headers:
         raise Refused(428, "this operation needs a condition: if_match or if_none_match")

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ganeti.http.event_server import Incoming
 from ganeti.opcodes.base import OpCode
 from ganeti.rapi.compression import Coding
 from ganeti.rapi.events import Hub
 from ganeti.rapi.job_limits import JobLimits
 from ganeti.rapi.master import Master
 from ganeti.rapi.placement import Placement
+from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.scope import Limits
 from ganeti.rapi.users import User
 from ganeti.utils import author, clock
@@ -30,6 +32,7 @@ class State(NamedTuple):
     :ivar check_opcodes: refuses opcodes which a user may not submit
         (:mod:`ganeti.rapi.opcode_rights`), or not for these instances (:mod:`.limited_ops`).
     :ivar placement: answers questions about placement.
+    :ivar proofs: what proves identities: records, users.
     """
 
     hub: Hub
@@ -40,6 +43,7 @@ class State(NamedTuple):
     job_limits: JobLimits
     check_opcodes: Callable[[User, Sequence[OpCode]], Awaitable[None]]
     placement: Placement
+    proofs: Proofs
 
 
 @dataclass(slots=True)
@@ -57,7 +61,9 @@ class Call:
     :ivar limits: what a user with rights for some instances may see and do; None for everything.
     :ivar etag: the operation sets it to the tag of the state of the object.
     :ivar unchanged: the operation sets it when the client has this state, and returns nothing.
-    :ivar answer_headers: the operation adds further headers of the answer.
+    :ivar answer_headers: the operation adds further headers of the answer, and declares them.
+    :ivar status: the operation sets another status of its answer, and declares it.
+    :ivar incoming: head of the request and address of the client; None within a batch.
     :ivar secret: the operation sets it when its answer has a secret; it is not compressed then.
     :ivar coding: whether the client takes a compressed answer.
     """
@@ -77,8 +83,20 @@ class Call:
     unchanged: bool = False
     answer_headers: list[tuple[str, str]] = field(default_factory=list)
     who: User | None = None
+    status: int = 200
+    incoming: Incoming | None = None
     secret: bool = False
     coding: Coding = Coding()
+
+    @property
+    def identity(self) -> Proofs:
+        """Return what proves identities: records, users."""
+        return self.state.proofs
+
+    @property
+    def address(self) -> str:
+        """Return the address of the client; empty within a batch."""
+        return "" if self.incoming is None else self.incoming.peer
 
     def user_reason(self) -> list[list[Any]]:
         """Return the reason of the user, as a reason trail."""

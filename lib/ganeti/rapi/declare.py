@@ -172,6 +172,7 @@ class Read(NamedTuple):
     :ivar socket: serves a client which wants a WebSocket (:mod:`ganeti.http.websocket`) instead of
         an answer; None for an operation without one. Rights and arguments are those of the request.
     :ivar secret: the answer has a secret, and is never compressed.
+    :ivar statuses: status -> description of each answer besides 200 which is no error.
     """
 
     run: Run
@@ -185,6 +186,7 @@ class Read(NamedTuple):
     headers: Mapping[str, str] = {}
     socket: RunSocket | None = None
     secret: bool = False
+    statuses: Mapping[int, str] = {}
 
 
 class DirectChange(NamedTuple):
@@ -194,6 +196,9 @@ class DirectChange(NamedTuple):
     :ivar conditional: the request needs ``If-Match`` or ``If-None-Match``; `run` checks them.
     :ivar most_body_bytes: the largest body; 0 for the usual size.
     :ivar secret: the answer has a secret, and is never compressed.
+    :ivar headers: name -> description, as in :class:`Read`.
+    :ivar statuses: status -> description of each answer besides 200 which is no error.
+    :ivar alone: the operation is about its own request, so no batch has it.
     """
 
     run: Run
@@ -207,6 +212,9 @@ class DirectChange(NamedTuple):
     conditional: bool = False
     most_body_bytes: int = 0
     secret: bool = False
+    headers: Mapping[str, str] = {}
+    statuses: Mapping[int, str] = {}
+    alone: bool = False
 
 
 Operation = Job | Read | DirectChange

@@ -12,6 +12,7 @@ from typing import Protocol
 from ganeti.http.event_server import Incoming
 from ganeti.http.messages import Head, Refused
 from ganeti.rapi import challenge
+from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.users import User
 
 
@@ -31,10 +32,12 @@ class Identities:
     """All ways in which users may identify themselves.
 
     :param ways: in the order in which they are asked.
+    :ivar proofs: what operations about identities need; None for records of the master only.
     """
 
-    def __init__(self, ways: Sequence[Way]) -> None:
+    def __init__(self, ways: Sequence[Way], proofs: Proofs | None = None) -> None:
         self._ways = tuple(ways)
+        self.proofs = proofs
 
     async def identify(self, incoming: Incoming) -> User | None:
         """Return the user of a request; None without credentials.

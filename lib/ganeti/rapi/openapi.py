@@ -176,11 +176,17 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
         "200": {"description": operation.result.doc, "content": content},
         **{code: {"$ref": f"#/components/responses/E{code}"} for code in sorted(codes)},
     }
-    if isinstance(operation, Read) and operation.headers:
-        found["responses"]["200"]["headers"] = {
+    if not isinstance(operation, Job):
+        found["responses"] |= {
+            str(status): {"description": text} for status, text in operation.statuses.items()
+        }
+    if not isinstance(operation, Job) and operation.headers:
+        headers = {
             name: {"description": text, "schema": {"type": "string"}}
             for name, text in operation.headers.items()
         }
+        for status in ("200", *map(str, operation.statuses)):
+            found["responses"][status]["headers"] = headers
     if method == GET and not isinstance(operation, Job) and not produces:
         found["responses"]["304"] = {"description": "not changed (If-None-Match)"}
     if isinstance(operation, Read) and operation.socket is not None:

@@ -172,6 +172,7 @@ def error_body(status: int, reason: str) -> dict[str, Any]:
 
 def error_response(refused: Refused) -> Response:
     """Make the answer for a refused request."""
-    body = json.dumps_spaced(error_body(refused.status, str(refused))).encode("ascii") + b"\n"
+    content = error_body(refused.status, str(refused)) | refused.members
+    body = json.dumps_spaced(content).encode("ascii") + b"\n"
     headers = [("Content-Type", JSON), NO_STORE, *SAFETY, *refused.headers]
     return Response(refused.status, body, headers)

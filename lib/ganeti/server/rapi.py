@@ -31,7 +31,9 @@ from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
 from ganeti.rapi.identify import Identities
+from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.master import Master
+from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.scope import Scopes
 from ganeti.rapi.users import Users
@@ -146,12 +148,13 @@ def run(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) 
 async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(event_loop.log_unawaited)
-    users = _users()
     master = Master()
+    users = _users()
+    proofs = Proofs(KeptRecords(master), users)
     hub = Hub(master)
     application = RestApplication(
         master,
-        Identities([users]),
+        Identities([users], proofs),
         require_authentication=Demand(
             paths.current().ssconf_file(ssconf.RAPI_REQUIRE_AUTHENTICATION),
             always=options.require_authentication,
@@ -163,21 +166,10 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
             master, options.max_user_jobs, options.max_user_jobs_per_minute
         ),
     )
-    most = event_server.Limits()
-    clients = event_server.client_limit(most.clients)
-    # A proxy has one address for many clients, but sends whole requests.
-    limits = most._replace(
-        clients=clients,
-        per_address=max(1, clients // 2),
-        unfinished_per_address=_UNFINISHED_OF_AN_ADDRESS,
-        bodies_per_address=most.bodies_bytes // 2,
-        # The others are for requests beside them.
-        sockets_per_address=max(1, clients // 3),
-    )
     server = event_server.Server(
         application,
         tls=rapi.tls,
-        limits=limits,
+        limits=_limits(),
         note=rapi.access_log.write,
         server_name=f"Ganeti {__version__}",
     )
@@ -202,7 +194,22 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
     finally:
         await hub.close()
         await server.stop(_STOP_S)
+        await proofs.records.close()
         master.close()
+
+
+def _limits() -> event_server.Limits:
+    most = event_server.Limits()
+    clients = event_server.client_limit(most.clients)
+    # A proxy has one address for many clients, but sends whole requests.
+    return most._replace(
+        clients=clients,
+        per_address=max(1, clients // 2),
+        unfinished_per_address=_UNFINISHED_OF_AN_ADDRESS,
+        bodies_per_address=most.bodies_bytes // 2,
+        # The others are for requests beside them.
+        sockets_per_address=max(1, clients // 3),
+    )
 
 
 def _users() -> Users:
