@@ -19,6 +19,8 @@ from ganeti.query import resources
 from ganeti.query.field import Field, Mark, Resource
 from ganeti.rapi.application import RestApplication
 from ganeti.rapi.identify import Identities
+from ganeti.rapi.job_limits import JobLimits
+from ganeti.rapi.quotas import Quotas
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.scope import Scopes
 from ganeti.rapi.users import Users
@@ -45,6 +47,8 @@ def instance(number: int, name: str, tags: list[str], node: str, group: str, **m
         "beparams": {"maxmem": 1024, "minmem": 1024, "vcpus": 2},
         "disk.sizes": [10240],
         "disk_usage": 10368,
+        "be/maxmem": 1024,
+        "be/vcpus": 2,
         **more,
     }
 
@@ -107,7 +111,13 @@ class LimitedCluster(FakeMaster):
                 "QueryJobs": self.query_jobs,
                 "QueryInstances": self.query_instances,
                 "QueryTags": lambda _kind, name: self.instance(name)["tags"],
-                "QueryClusterInfo": {"name": "c", "uuid": "u", "mtime": 1.0, "master": "node1"},
+                "QueryClusterInfo": {
+                    "name": "c",
+                    "uuid": "u",
+                    "mtime": 1.0,
+                    "master": "node1",
+                    "beparams": {"default": {"maxmem": 128, "vcpus": 1}},
+                },
                 "QueryFields": {"fields": []},
                 "CancelJob": [True, "canceled"],
                 "WaitForJobChange": [["success"], []],
@@ -192,6 +202,7 @@ def limited_lab(tmp_path: Path, users: str, roles: str = "") -> Iterator[Rest]:
             Identities([known]),
             require_authentication=True,
             scopes=Scopes(master, known),
+            job_limits=JobLimits(master, quotas=Quotas(master, known)),
         )
     )
     try:

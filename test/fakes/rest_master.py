@@ -190,6 +190,7 @@ def busy_master() -> FakeMaster:
     def query(what: str, fields: list[str], _filter: Any) -> dict[str, Any]:
         cells = {
             "console": {"kind": "msg", "message": "m"},
+            "disk.sizes": [1024],
             "hidden": False,
             "blacklisted": False,
             "variants": [],
@@ -214,7 +215,7 @@ def busy_master() -> FakeMaster:
     def run_query(op: dict[str, Any]) -> dict[str, Any]:
         details = {"name": "node1", "run_state": None}
         return {
-            "result": [{"snapshot": "before"}]
+            "result": [{"snapshot": "before", "instance": "node1", "size": 1024}]
             if op["OP_ID"] == "OP_INSTANCE_SNAPSHOT_LIST"
             else {"node1": details},
             "warnings": [],

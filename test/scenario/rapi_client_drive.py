@@ -58,7 +58,14 @@ def job(name, *args, **kwargs):
         say(name, found["status"], found["opresult"])
 
 
-for one in ("GetVersion", "GetFeatures", "GetOperatingSystems", "GetInfo", "GetClusterTags"):
+for one in (
+    "GetVersion",
+    "GetFeatures",
+    "GetOperatingSystems",
+    "GetInfo",
+    "GetQuota",
+    "GetClusterTags",
+):
     ask(one)
 job("RedistributeConfig", reason="a test")
 job("ModifyCluster", maintain_node_health=False)

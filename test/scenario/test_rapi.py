@@ -201,6 +201,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert "instance-create-reqv1" in rest.get("/2/features")
     info = rest.get("/2/info")
     assert info["master"] == NODE1 and info["drbd_helper"] == info["drbd_usermode_helper"]
+    assert rest.get("/2/quota") == []
     assert "noop" in rest.get("/2/os")
     assert "noop" in [one["name"] for one in rest.get("/2/os?bulk=1")]
     rest.job("PUT", "/2/modify", {"maintain_node_health": False})

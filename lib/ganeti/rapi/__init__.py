@@ -37,6 +37,8 @@ the job.
 :mod:`.placement`       questions about placement, answered by processes
 :mod:`.pace`            counts how often something happens, for each user or address
 :mod:`.job_limits`      limits the jobs of each user
+:mod:`.quotas`          limits what the instances of an owner have together
+:mod:`.growth`          what instances may have after the opcodes of a job
 :mod:`.demand`          whether the cluster demands a password for every request
 :mod:`.origin`          refuses requests which a page of another site makes a browser send
 :mod:`.schema`          JSON Schema of types

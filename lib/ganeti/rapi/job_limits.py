@@ -4,6 +4,8 @@ A job is a file on every master candidate, so a user who submits jobs without a 
 queue of all. Jobs of :data:`ganeti.opcodes.base.QUERY`, which a user without rights may submit,
 have limits of their own: a part (:data:`READING`) of those for all jobs.
 
+Quotas (:mod:`.quotas`) are checked here as well, because all jobs come here.
+
 The limits are kept in this daemon. It asks the master which jobs have ended only when a limit is
 reached. After a restart it counts from zero. A job that submits further jobs counts as one.
 """
@@ -20,6 +22,7 @@ from ganeti.http.messages import Refused
 from ganeti.opcodes.base import QUERY, OpCode
 from ganeti.rapi.master import Master
 from ganeti.rapi.pace import Pace, TooMany
+from ganeti.rapi.quotas import Quotas
 
 #: Default limits of a user: unfinished jobs, and jobs per minute.
 UNFINISHED: Final = 1000
@@ -66,6 +69,7 @@ class JobLimits:
 
     :param unfinished: number of unfinished jobs of a user; 0 for no limit.
     :param per_minute: number of jobs that a user submits in a minute; 0 for no limit.
+    :param quotas: what the jobs may make; None for no quotas.
     :param clock: seconds of a clock which never jumps.
     """
 
@@ -75,9 +79,11 @@ class JobLimits:
         unfinished: int = UNFINISHED,
         per_minute: int = PER_MINUTE,
         *,
+        quotas: Quotas | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._master = master
+        self.quotas = quotas or Quotas(master)
         self._clock = clock
         self._changing = self._kind("jobs", unfinished, per_minute)
         self._reading = self._kind(
@@ -98,12 +104,13 @@ class JobLimits:
         """Submit a job of a user; return its id when the job is acknowledged.
 
         :raises Refused: 429 when the user has too many unfinished jobs, or has submitted too many
-            in the last minute.
+            in the last minute; 409 for a quota.
         :raises errors.GenericError: as :meth:`ganeti.rapi.master.Master.submit`.
         """
         kind = self._kind_of(ops)
-        async with self._counted(kind, user) as account:
+        async with self._counted(kind, user) as account, self.quotas.admitted([ops]) as note:
             job_id = await self._master.submit(ops)
+            note([job_id])
             if kind.most:
                 account.unfinished.add(job_id)
         return job_id
@@ -112,7 +119,7 @@ class JobLimits:
         """Submit jobs of a user together, or none of them when they exceed a limit.
 
         :returns: for each job its id, or why the master did not take it.
-        :raises Refused: 429 as for :meth:`submit`.
+        :raises Refused: 429 and 409 as for :meth:`submit`.
         :raises errors.GenericError: as :meth:`ganeti.rapi.master.Master.submit_many`.
         """
         kinds = [self._kind_of(ops) for ops in jobs]
@@ -121,7 +128,9 @@ class JobLimits:
                 number = sum(1 for one in kinds if one is kind)
                 if number:
                     await stack.enter_async_context(self._counted(kind, user, number))
+            note = await stack.enter_async_context(self.quotas.admitted(jobs))
             found = await self._master.submit_many(jobs)
+            note(found)
             for kind, result in zip(kinds, found, strict=True):
                 if isinstance(result, str):
                     if kind.pace is not None:

@@ -91,6 +91,7 @@ _OTHERS: Final = {
     ("/2/balance", GET): "computeBalance",
     ("/2/what-if", POST): "simulateChanges",
     ("/2/place", POST): "explainPlacement",
+    ("/2/quota", GET): "getQuota",
     ("/2/nodes/{node_name}/maintenance", PUT): "startNodeMaintenance",
     ("/2/nodes/{node_name}/maintenance", DELETE): "endNodeMaintenance",
 }

@@ -14,7 +14,8 @@ A wrong line is reported and defines nothing; the other lines are valid. A role 
 lines before it. When the file cannot be read, nothing changes.
 
 The owner of a quota is a user (his instances have the tag ``owner:USER``), a selector (the
-instances for which it holds), or ``*``: each user who has no quota of his own.
+instances for which it holds, except for node groups: which one an instance gets is decided when
+its job runs), or ``*``: each user who has no quota of his own. :mod:`ganeti.rapi.quotas` counts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.rapi import rights, selectors
-from ganeti.rapi.selectors import OWN, POOL, TAG, Selector
+from ganeti.rapi.selectors import GROUP, OWN, POOL, TAG, Selector
 from ganeti.utils import author, suggest, text
 
 #: What a quota limits, and the unit: memory and disk are in MiB.
@@ -140,6 +141,11 @@ class _Reader:
             selector = selectors.parse(name)
             if selector.kind == POOL and selector.value not in self.pools:
                 raise errors.ParseError(f"quota {name}: there is no pool '{selector.value}' above")
+            if any(one.kind == GROUP for one in selectors.simple(selector, self.pools)):
+                raise errors.ParseError(
+                    f"quota {name}: a quota cannot be for a node group; limit what its nodes take"
+                    " with 'gnt-group modify --ipolicy-...'"
+                )
         elif name != EACH and not author.is_name(name):
             raise errors.ParseError(f"'{name}' is neither the name of a user nor a selector")
         limits: dict[str, int] = {}

@@ -34,6 +34,7 @@ from ganeti.rapi.identify import Identities
 from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.master import Master
 from ganeti.rapi.proofs import Proofs
+from ganeti.rapi.quotas import Quotas
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.scope import Scopes
 from ganeti.rapi.users import Users
@@ -162,9 +163,7 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
         at_once=options.max_clients,
         hub=hub,
         scopes=Scopes(master, users),
-        job_limits=job_limits.JobLimits(
-            master, options.max_user_jobs, options.max_user_jobs_per_minute
-        ),
+        job_limits=_job_limits(options, master, users),
     )
     server = event_server.Server(
         application,
@@ -209,6 +208,15 @@ def _limits() -> event_server.Limits:
         bodies_per_address=most.bodies_bytes // 2,
         # The others are for requests beside them.
         sockets_per_address=max(1, clients // 3),
+    )
+
+
+def _job_limits(options: argparse.Namespace, master: Master, users: Users) -> job_limits.JobLimits:
+    return job_limits.JobLimits(
+        master,
+        options.max_user_jobs,
+        options.max_user_jobs_per_minute,
+        quotas=Quotas(master, users),
     )
 
 

@@ -54,6 +54,7 @@ OWN_RESOURCES = {
     ("/2/balance", "GET"): "the moves which balance the cluster (hbal)",
     ("/2/what-if", "POST"): "the cluster after changes which nobody makes",
     ("/2/place", "POST"): "where an instance would be put, and why",
+    ("/2/quota", "GET"): "use and limits of the user, or of all owners",
     (f"{_INSTANCE}/copy", "POST"): "a new instance from another one",
     ("/2/jobs/{job_id}/explain", "GET"): "why a job waits",
     ("/2/jobs/explain", "GET"): "why jobs wait",

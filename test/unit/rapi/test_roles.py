@@ -76,6 +76,7 @@ def test_tags_that_give_rights() -> None:
         ("quota a = ram 2g", "'ram' cannot be limited; instances, memory, disk, vcpus can"),
         ("quota pool:b = vcpus 1", "there is no pool 'b' above"),
         ("quota tga:b = vcpus 1", "'tga:b' is not a selector"),
+        ("quota group:g = vcpus 1", "quota group:g: a quota cannot be for a node group"),
         ("quota a,b = vcpus 1", "neither the name of a user nor a selector"),
     ],
 )
@@ -84,6 +85,12 @@ def test_a_wrong_line_defines_nothing(line: str, problem: str) -> None:
     assert len(problems) == 1
     assert problems[0].startswith("line 2: ") and problem in problems[0]
     assert rules.lines == {"role good": 3} and not rules.pools and not rules.quotas
+
+
+def test_no_quota_for_a_pool_with_a_node_group() -> None:
+    rules, problems = roles.parse("pool p = tag:x, group:g\nquota pool:p = vcpus 1\n", HANDLERS)
+    assert not rules.quotas
+    assert problems[0].startswith("line 2: quota pool:p: a quota cannot be for a node group")
 
 
 def test_the_first_of_two_lines_counts() -> None:

@@ -250,6 +250,7 @@ def test_the_cluster_without_its_nodes(rest: Rest) -> None:
         "name": "c",
         "uuid": "u",
         "mtime": 1.0,
+        "beparams": {"default": {"maxmem": 128, "vcpus": 1}},
         "vg_name": None,
         "drbd_helper": None,
     }

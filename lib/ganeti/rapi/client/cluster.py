@@ -20,6 +20,13 @@ class Cluster(Transport):
         """Return the description of the cluster."""
         return dict(self._get(self._path("info"), options(reason)))
 
+    def GetQuota(self) -> list[dict[str, Any]]:
+        """Return ``owner``, ``limits`` and ``use`` of the user; of all owners for an administrator.
+
+        Memory and disk are in MiB; what is not limited is not in the limits.
+        """
+        return list(self._get(self._path("quota")))
+
     def RedistributeConfig(self, reason: str | None = None) -> int:
         """Send the configuration to all nodes again."""
         return int(self._put(self._path("redistribute-config"), options(reason)))

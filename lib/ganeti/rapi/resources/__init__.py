@@ -19,6 +19,7 @@ from ganeti.rapi.resources import (
     nodes,
     placement,
     query,
+    quota,
     records,
     service,
 )
@@ -42,6 +43,7 @@ RESOURCES: Final[tuple[Resource, ...]] = tuple(
                 nodes,
                 placement,
                 query,
+                quota,
                 records,
                 service,
             )
