@@ -166,7 +166,8 @@ class LimitedCluster(FakeMaster):
         return [None if row is None else [row.get(field) for field in fields] for row in found]
 
     def query_instances(self, names: list[str], fields: list[str], _lock: bool) -> list[Any]:
-        rows = [row for row in self.rows["instance"] if not names or row["name"] in names]
+        known = {row["name"]: row for row in self.rows["instance"]}
+        rows = [known[name] for name in names or known]
         return [[row.get(field) for field in fields] for row in rows]
 
     def has_name(self, _table: str, name: str) -> bool:

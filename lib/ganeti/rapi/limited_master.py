@@ -98,20 +98,26 @@ class LimitedMaster(Master):
         limits = self._limits
         self._check_fields(fields)
         if names:
-            found = [await limits.find(name) for name in names]
+            wanted = [(await self._find(name)).name for name in names]
         else:
-            found = [*await limits.instances(limits.seen)]
-        wanted = [one.name for one in found if one is not None]
+            wanted = [one.name for one in await limits.instances(limits.seen)]
         # Without names, the master would return all.
         return await self._inner.call("QueryInstances", wanted, fields, locking) if wanted else []
 
     async def _query_tags(self, kind: str, name: str) -> Any:
         if kind != query_const.INSTANCE:
             raise Refused(403, NOT_COVERED)
+        return await self._inner.call("QueryTags", kind, (await self._find(name)).name)
+
+    async def _find(self, name: str) -> Facts:
+        """Return an instance that the user sees.
+
+        :raises Refused: 404, as for an instance that does not exist.
+        """
         facts = await self._limits.find(name)
         if facts is None:
             raise missing(name)
-        return await self._inner.call("QueryTags", kind, facts.name)
+        return facts
 
     async def _console_log(self, name: str, lines: int, position: str) -> Any:
         facts = await self._limits.require(name)

@@ -142,6 +142,25 @@ def test_queries_tell_nothing_of_others(rest: Rest) -> None:
         assert query(rest, TINA, what, ["name", "uuid"], None)[0] == 403, what
 
 
+def test_names_which_he_does_not_see_are_errors(rest: Rest) -> None:
+    def named(*wanted: str, user: str = TINA) -> tuple[int, Any]:
+        body = {"fields": ["name"], "names": wanted}
+        return rest("PUT", "/2/query/instance", body, user=user)[:2]
+
+    assert named("web2", WEB1)[1]["data"] == [[[0, WEB2]], [[0, WEB1]]]
+    answers = []
+    for name in ("db1", DB1, "00000000-0000-4000-8000-000000000002", "nosuch"):
+        status, found = named("web1", name)
+        assert status == 404 and found["reason"] == f"instance {name} does not exist"
+        answers.append({**found, "explain": "", "reason": ""})
+    assert all(answer == answers[0] for answer in answers)
+    assert named(WEB2, user=ALICE)[0] == 404
+    # Of other objects he sees names in lists only, so a name is refused, whether it exists or not.
+    for name in ("node1", "nosuch"):
+        body = {"fields": ["name"], "names": [name]}
+        assert rest("PUT", "/2/query/node", body, user=TINA)[0] == 403
+
+
 def test_pages_tell_nothing_of_others(rest: Rest) -> None:
     def page(path: str, user: str = TINA) -> tuple[Any, dict[str, str]]:
         status, found, headers = rest("GET", path, user=user)
