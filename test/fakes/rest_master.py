@@ -61,7 +61,7 @@ class FakeMaster(Master):
 
 def jobs_that_succeed(ids: list[int] | None, fields: list[str]) -> list[Any]:
     """The answer to ``QueryJobs`` where every job exists and has ended well."""
-    known = {"status": "success", "opresult": [None]}
+    known = {"status": "success", "opresult": [None], "opstatus": ["success"]}
     return [
         [job if field == "id" else known.get(field) for field in fields] for job in ids or [1, 2]
     ]

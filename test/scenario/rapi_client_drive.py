@@ -271,6 +271,9 @@ if hasattr(cluster, "ExecuteBatch"):
         ],
     )
 
+if hasattr(cluster, "Plan"):
+    ask("Plan", "ShutdownInstance", ONE)
+
 for instance in ask("GetInstances") or ():
     job("DeleteInstance", instance)
 

@@ -295,6 +295,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     rest.fails("DELETE", f"{web}/snapshots/a")
     rest.job("PUT", f"{web}/startup")
     assert rest.get(f"{web}/console")["instance"] == WEB
+    _check_plans(rest, web)
     rest.job("POST", f"{web}/reboot?type=hard")
     rest.job("PUT", f"{web}/shutdown", {"timeout": 1})
     rest.job("PUT", f"{web}/modify", {"beparams": {"vcpus": 2}})
@@ -679,6 +680,24 @@ def _drive(package: Path, rest: Rest) -> dict[str, list[tuple[str, Any]]]:
         name, outcome, details = json.loads(line)
         found.setdefault(name, []).append((outcome, details))
     return found
+
+
+def _check_plans(rest: Rest, web: str) -> None:
+    """A plan says what a shutdown would do, and why a rename is refused; nothing is changed."""
+    tag = rest.raw("GET", web).headers["ETag"]
+    status, found = rest("PUT", f"{web}/shutdown?plan=1", {"timeout": 1})
+    assert status == 200 and (found["possible"], found["status"]) == (True, "success"), found
+    (plan,) = found["plans"]
+    assert plan["steps"][0] == f"mark instance {WEB} as down"
+    assert {"level": "instance", "name": WEB, "shared": False, "new": False} in plan["locks"]
+    assert plan["hooks"][0]["name"] == "instance-stop-pre" and plan["checks"]
+    job = rest.get(f"/2/jobs/{found['job']}")
+    assert job["opresult"] == [plan] and job["ops"][0]["dry_run"] is True
+    status, found = rest("PUT", f"{web}/rename?plan=1", {"new_name": "x.example.com"})
+    assert status == 200 and found["possible"] is False and "marked 'up'" in found["reason"], found
+    assert (found["ecode"], found["plans"]) == ("wrong_state", [])
+    assert rest.raw("GET", web).headers["ETag"] == tag
+    assert rest("POST", "/2/jobs?plan=1", {"ops": []})[0] == 400
 
 
 def _check_outcomes(found: dict[str, list[tuple[str, Any]]]) -> None:

@@ -1,26 +1,29 @@
-"""Output of a dry run: the plan of an operation that was not carried out, as text.
+"""Output of a dry run: the plan of an operation that was not carried out, as text and as data.
 
-:class:`ganeti.cmdlib.processor.Processor` calls :func:`plan_text` after the checks and the pre
-hooks. The text has the locks, the checks which passed (:func:`ganeti.cmdlib.prereq.recorded`), the
-nodes of the locks and of the hooks, and the values of the plan. The steps come from
+:class:`ganeti.cmdlib.processor.Processor` calls :func:`plan_of` after the checks and the pre hooks.
+The plan has the locks, the checks which passed (:func:`ganeti.cmdlib.prereq.recorded`), the nodes
+of the locks and of the hooks, and the values of the plan. The steps come from
 :meth:`~ganeti.cmdlib.base.LogicalUnit.steps`; for a unit without it, from the docstring of the unit
-and the values of the plan.
+and the values of the plan. :func:`text_of` makes the text of it.
 
-The text has no secrets: of a plan only names, numbers, words and choices, and never a field whose
-name contains a word such as ``key`` or ``passw``. ``doc/design-dry-run.rst`` explains why it is a
-text in the job's log.
+It has no secrets: of a plan only names, numbers, words and choices, and never a field whose name
+contains a word such as ``key`` or ``passw``. ``doc/design-dry-run.rst`` explains why the text is
+in the job's log, and who gets the data.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
+from ganeti.cmdlib.hooks import POST, PRE
 from ganeti.cmdlib.locks import lock_label
 from ganeti.locking import ALL, BGL, Level
+from ganeti.luxi.answers import OperationPlan, PlannedHook, PlannedLock
 from ganeti.objects import Cluster, ConfigData, Disk, Instance, Network, Node, NodeGroup
 from ganeti.opcodes.base import COMMON_PARAMS, OpCode
 from ganeti.utils.text import natural_key
@@ -37,24 +40,40 @@ _WIDTH = 200
 _NODE_LEVELS = (Level.NODE, Level.NODE_RES)
 
 
-def plan_text(unit: AnyUnit, plan: object, passed: Sequence[str]) -> str:
-    """Describe the plan in some lines of text.
+def plan_of(unit: AnyUnit, plan: object, passed: Sequence[str]) -> OperationPlan:
+    """Describe the plan as data.
 
     :param passed: the checks which passed.
     """
     config = unit.config.snapshot()
-    parts = [f"Plan of {unit.asked.summary()}, which was not carried out:"]
-    parts += _section("asked", _asked(unit.asked))
-    parts += _section("locks", _locks(unit, config))
-    parts += _section("checked", list(dict.fromkeys(passed)))
-    parts += _section("nodes", _shortened(_node_names(unit, config)))
-    parts += _section("hooks", _hooks(unit, config))
     steps = unit.steps(plan)
-    if steps is None:
-        parts += _section("decided", _values(plan, config))
-        steps = _default_steps(unit, plan)
-    parts += _section("steps", [f"{place}. {step}" for place, step in enumerate(steps, start=1)])
-    return "\n".join(parts)
+    return {
+        "summary": unit.asked.summary(),
+        "asked": _asked(unit.asked),
+        "locks": _locks(unit, config),
+        "checks": list(dict.fromkeys(passed)),
+        "nodes": _node_names(unit, config),
+        "hooks": _hooks(unit, config),
+        "decided": _values(plan, config) if steps is None else [],
+        "steps": list(_default_steps(unit, plan) if steps is None else steps),
+    }
+
+
+def text_of(found: OperationPlan) -> str:
+    """Describe the plan in some lines of text."""
+    steps = [f"{place}. {step}" for place, step in enumerate(found["steps"], start=1)]
+    return "\n".join(
+        [
+            f"Plan of {found['summary']}, which was not carried out:",
+            *_section("asked", [_asked_line(*one) for one in found["asked"].items()]),
+            *_section("locks", _lock_lines(found["locks"])),
+            *_section("checked", found["checks"]),
+            *_section("nodes", _shortened(found["nodes"])),
+            *_section("hooks", [_hook_line(one) for one in found["hooks"]]),
+            *_section("decided", found["decided"]),
+            *_section("steps", steps),
+        ]
+    )
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
@@ -68,39 +87,56 @@ def _shortened(words: Sequence[str]) -> list[str]:
     return [*words[:_SHOWN], f"and {len(words) - _SHOWN} more"]
 
 
-def _asked(op: OpCode) -> list[str]:
+def _asked(op: OpCode) -> dict[str, object]:
     """Return the parameters which differ from their defaults, without secrets."""
-    lines = []
+    found: dict[str, object] = {}
     for name, value in op.to_dict(redact=True).items():
         declared = op.PARAMS.get(name)
         if declared is None or name in COMMON_PARAMS or value is None:
             continue
         if declared.required or value != declared.default:
-            text = value if isinstance(value, str) else json.dumps(value)
-            lines.append(f"{name}: {text if len(text) <= _WIDTH else f'{text[:_WIDTH]}...'}")
-    return lines
+            found[name] = value
+    return found
 
 
-def _locks(unit: AnyUnit, config: ConfigData) -> list[str]:
-    lines = [f"{Level.CLUSTER.label}/{BGL}{'' if unit.REQ_BGL else ' (shared)'}"]
+def _asked_line(name: str, value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"{name}: {text if len(text) <= _WIDTH else f'{text[:_WIDTH]}...'}"
+
+
+def _locks(unit: AnyUnit, config: ConfigData) -> list[PlannedLock]:
+    found: list[PlannedLock] = [
+        {"level": Level.CLUSTER.label, "name": BGL, "shared": not unit.REQ_BGL, "new": False}
+    ]
     for level in Level:
         if level not in unit.needed_locks:
             continue
-        wanted = unit.needed_locks[level]
-        how = " (shared)" if level in unit.shared_levels else ""
+        wanted, shared = unit.needed_locks[level], level in unit.shared_levels
         if wanted is ALL:
-            lines.append(f"{level.label}: all{how}")
+            found.append({"level": level.label, "name": None, "shared": shared, "new": False})
             continue
         added = unit.added_locks.get(level, ())
-        labels = sorted(
-            (
-                f"{lock_label(config, f'{level.label}/{key}')}{' (new)' if key in added else ''}"
-                for key in wanted
-            ),
-            key=natural_key,
-        )
-        lines += [f"{label}{how}" if "/" in label else label for label in _shortened(labels)]
+        named = [
+            (lock_label(config, f"{level.label}/{key}").partition("/")[2], key in added)
+            for key in wanted
+        ]
+        for name, new in sorted(named, key=lambda one: natural_key(one[0])):
+            found.append({"level": level.label, "name": name, "shared": shared, "new": new})
+    return found
+
+
+def _lock_lines(locks: Sequence[PlannedLock]) -> list[str]:
+    """Return a line for each lock; of many locks of a level, only the first ones have a line."""
+    lines: list[str] = []
+    for _level, same in itertools.groupby(locks, key=lambda one: one["level"]):
+        lines += _shortened([_lock_line(one) for one in same])
     return lines
+
+
+def _lock_line(lock: PlannedLock) -> str:
+    name = ": all" if lock["name"] is None else f"/{lock['name']}"
+    new, shared = " (new)" if lock["new"] else "", " (shared)" if lock["shared"] else ""
+    return f"{lock['level']}{name}{new}{shared}"
 
 
 def _node_names(unit: AnyUnit, config: ConfigData) -> list[str]:
@@ -115,20 +151,22 @@ def _node_names(unit: AnyUnit, config: ConfigData) -> list[str]:
     )
 
 
-def _hooks(unit: AnyUnit, config: ConfigData) -> list[str]:
+def _hooks(unit: AnyUnit, config: ConfigData) -> list[PlannedHook]:
     if unit.HOOKS is None or unit.hooks is None:
         return []
-    before, after = (
-        [config.nodes[uuid].name for uuid in dict.fromkeys(uuids) if uuid in config.nodes]
-        for uuids in unit.hooks.nodes
-    )
-    name = unit.HOOKS.directory
-    lines = []
-    if before:
-        lines.append(f"{name}-pre, run now on {', '.join(_shortened(before))}")
-    if after:
-        lines.append(f"{name}-post on {', '.join(_shortened(after))}")
-    return lines
+    found: list[PlannedHook] = []
+    for phase, uuids in zip((PRE, POST), unit.hooks.nodes, strict=True):
+        names = [config.nodes[uuid].name for uuid in dict.fromkeys(uuids) if uuid in config.nodes]
+        if names:
+            name = f"{unit.HOOKS.directory}-{phase}"
+            found.append({"name": name, "phase": phase, "nodes": names})
+    return found
+
+
+def _hook_line(hook: PlannedHook) -> str:
+    # A dry run calls the hooks which may refuse the operation.
+    when = ", run now" if hook["phase"] == PRE else ""
+    return f"{hook['name']}{when} on {', '.join(_shortened(hook['nodes']))}"
 
 
 # -- units without ``steps`` -----------------------------------------------------------------------

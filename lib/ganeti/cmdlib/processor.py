@@ -233,8 +233,9 @@ class Processor:
             hooks.pre()
         if unit.op.dry_run:
             unit.log.info("dry run: everything is checked, nothing is changed")
-            unit.log.feedback(dry_run.plan_text(unit, plan, passed))
-            return unit.dry_run_result(plan)
+            found = dry_run.plan_of(unit, plan, passed)
+            unit.log.feedback(dry_run.text_of(found))
+            return found if unit.op.plan else unit.dry_run_result(plan)
         # The last moment at which nothing has been changed.
         unit.ctx.callbacks.check_cancel()
         try:

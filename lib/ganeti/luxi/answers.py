@@ -271,3 +271,44 @@ class AuditPage(TypedDict):
     entries: list[AuditEntry]
     next: int | None
     unreadable: int
+
+
+# -- dry runs --------------------------------------------------------------------------------------
+
+
+class PlannedLock(TypedDict):
+    """A lock that an operation takes; ``name`` is None for all locks of its level.
+
+    ``new`` is True for the lock of an object which does not exist yet.
+    """
+
+    level: str
+    name: str | None
+    shared: bool
+    new: bool
+
+
+class PlannedHook(TypedDict):
+    """Hooks of an operation: those of the phase ``pre`` run in a dry run, too."""
+
+    name: str
+    phase: str
+    nodes: list[str]
+
+
+class OperationPlan(TypedDict):
+    """The plan of one opcode: the result of its dry run if its parameter ``plan`` is True.
+
+    ``asked`` has the parameters which differ from their defaults, without secrets. ``decided`` has
+    values of the plan, such as the chosen nodes, as sentences, for an operation without steps of
+    its own; ``checks`` are sentences about what was found in order, ``steps`` what would be done.
+    """
+
+    summary: str
+    asked: dict[str, Any]
+    locks: list[PlannedLock]
+    checks: list[str]
+    nodes: list[str]
+    hooks: list[PlannedHook]
+    decided: list[str]
+    steps: list[str]

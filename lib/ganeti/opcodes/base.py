@@ -137,6 +137,12 @@ class OpCode:
         "Reason trail: list of [source, reason, nanoseconds since 1970]",
         default=[],
     )
+    plan: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Only check the prerequisites, as a dry run does; the result is the plan",
+        default=None,
+        added=True,
+    )
 
     def __init__(self, **values: Any) -> None:
         mine = self.__dict__
@@ -190,7 +196,8 @@ class OpCode:
     def validate(self) -> Self:
         """Check every parameter and return the opcode itself.
 
-        An integer is converted where the type is a floating-point number.
+        An integer is converted where the type is a floating-point number. An opcode of which the
+        plan is wanted becomes a dry run.
 
         :raises errors.OpPrereqError: wrong_input: a parameter is missing or has the wrong type. The
             message names the opcode, the parameter and the type.
@@ -218,6 +225,8 @@ class OpCode:
                 f"{self.OP_ID}: parameter {name!r} must be {ht.describe(wanted)}, not {shown}",
                 errors.ECODE_INVAL,
             )
+        if mine.get("plan"):
+            mine["dry_run"] = True
         return self
 
     def replace(self, **changes: Any) -> Self:

@@ -46,6 +46,7 @@ the job.
 :mod:`.operation_names` names of operations in the OpenAPI description
 :mod:`.openapi`         the OpenAPI description
 :mod:`.pages`           the documentation of the resources
+:mod:`.plans`           the plan of an operation, from a dry run
 :mod:`.client`          the client for programs by others
 ======================= ==================================================================
 

@@ -33,6 +33,7 @@ from ganeti.rapi import (
     openapi,
     origin,
     pages,
+    plans,
     represent,
 )  # fmt: skip
 from ganeti.rapi.batch import Asked, Batch, Prepared, Wanted
@@ -354,7 +355,10 @@ class RestApplication:
             async with contextlib.nullcontext() if waits else self._slots:
                 prepared = await self.prepare(asked, body)
                 value = await self.carry_out(prepared)
-                return await self._represent(operation, prepared.call, value, media_type)
+                if not prepared.plans:
+                    return await self._represent(operation, prepared.call, value, media_type)
+            planned = await plans.of_job(self._master, value)
+            return await self._represent(operation, prepared.call, planned, media_type)
 
     async def _begin_socket(self, asked: Asked, run: declare.RunSocket) -> WebSocket:
         """Return the WebSocket of an operation; what can be checked now is checked."""

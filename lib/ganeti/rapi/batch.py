@@ -148,6 +148,11 @@ class Prepared(NamedTuple):
             operation.at_once is None or bool(self.call.query[declare.JOB])
         )
 
+    @property
+    def plans(self) -> bool:
+        """Return whether the plan is wanted, and no change."""
+        return bool(self.call.query.get(declare.PLAN.name))
+
 
 class Carrier(Protocol):
     """What carries out operations: the application, for operations of a batch as for others."""
@@ -436,6 +441,12 @@ def _check_order(step: _Step, steps: Mapping[str, _Step]) -> None:
     assert prepared is not None
     if isinstance(prepared.operation, Job) and not prepared.submits and step.given.after:
         raise Refused(400, "this operation submits no job, so it cannot run after others")
+    if prepared.plans:
+        raise Refused(
+            400,
+            "an operation of a batch has no plan; ask for it in a request of its own, or use"
+            " 'dry-run'",
+        )
     for op in prepared.ops:
         if any(int(job_id) < 0 for job_id, _statuses in op.depends or []):
             raise Refused(

@@ -57,7 +57,7 @@ def query_values(
 
 
 def _refuse_argument(operation: Operation, name: str, known: frozenset[str]) -> None:
-    """Refuse an argument which does not exist, and a dry run of an operation that has none.
+    """Refuse an argument which does not exist, and a dry run or plan where there is none.
 
     Known clients send arguments of other operations, which have no effect. A mistyped one must not
     be ignored: ``dryrun=1`` would make the change. A request which only reads ignores an argument
@@ -74,6 +74,12 @@ def _refuse_argument(operation: Operation, name: str, known: frozenset[str]) -> 
             )
     if name == declare.DRY_RUN.name and isinstance(operation, DirectChange):
         raise Refused(400, "this operation has no dry run; nothing was changed")
+    if name == declare.PLAN.name and declare.changes(operation):
+        raise Refused(
+            400,
+            "this operation has no plan, because it needs no job; nothing was changed. An opcode in"
+            " a body takes the parameter 'plan'.",
+        )
 
 
 def checked_body(operation: Operation, body: Any) -> Any:
@@ -107,6 +113,8 @@ def opcodes(call: Call, job: Job) -> list[OpCode]:
         op.reason = [*author.without_persons(op.reason), *call.reason()]
         if call.query.get(declare.DRY_RUN.name):
             op.dry_run = True
+        if call.query.get(declare.PLAN.name):
+            op.dry_run = op.plan = True
     return built
 
 

@@ -84,6 +84,11 @@ LOCK: Final = Query("lock", "accepted and ignored: reading takes no locks", defa
 DRY_RUN: Final = Query(
     "dry-run", "1: only check whether the operation is possible", default=False, param="dry_run"
 )
+PLAN: Final = Query(
+    "plan",
+    "1: change nothing, and answer what would be done: locks, checks, hooks and steps",
+    default=False,
+)
 FORCE: Final = Query("force", "1: also when it is dangerous", default=False, param="force")
 #: Name of the argument which says whether an operation that only reads submits a job.
 JOB: Final = "job"
@@ -224,15 +229,22 @@ def arguments(operation: Operation) -> tuple[Query, ...]:
     """Return all arguments which an operation takes in the query.
 
     Every job that changes something has a dry run, also where the published table has none: a
-    client that asks for one must not have the change made.
+    client that asks for one must not have the change made. It has a plan, too.
     """
     found = operation.query
     if isinstance(operation, Job):
         names = {query.name for query in found}
         if operation.opcode.KIND == CHANGE and DRY_RUN.name not in names:
             found = (*found, DRY_RUN)
+        if has_plan(operation):
+            found = (*found, PLAN)
         found = (*found, REASON)
     return found
+
+
+def has_plan(operation: Operation) -> bool:
+    """Return whether an operation can say what it would do."""
+    return isinstance(operation, Job) and operation.opcode.KIND == CHANGE
 
 
 def changes(operation: Operation) -> bool:

@@ -11,7 +11,7 @@ from ganeti.constants import cluster as cluster_const
 from ganeti.constants import query as query_const
 from ganeti.http.messages import JSON
 from ganeti.platform import hosts
-from ganeti.rapi import declare, operation_names, represent, schema
+from ganeti.rapi import declare, operation_names, plans, represent, schema
 from ganeti.rapi.declare import (
     GET,
     READ,
@@ -106,7 +106,8 @@ def description() -> dict[str, Any]:
                         "explain": {"type": "string"},
                         "reason": {"type": "string"},
                     },
-                }
+                },
+                "Plan": schema.of(plans.ANSWER),
             },
             "responses": {
                 f"E{code}": {
@@ -173,7 +174,7 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     if body is not None:
         codes += ["413", "415"]
     found["responses"] = {
-        "200": {"description": operation.result.doc, "content": content},
+        "200": {"description": result_of(operation), "content": content},
         **{code: {"$ref": f"#/components/responses/E{code}"} for code in sorted(codes)},
     }
     if not isinstance(operation, Job):
@@ -200,6 +201,12 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     # Operations without required rights accept a password, too.
     found["security"] = [{"basic": []}] if operation.access else [{}, {"basic": []}]
     return found
+
+
+def result_of(operation: Operation) -> str:
+    """Describe the answer of an operation, as a part of a sentence."""
+    doc = operation.result.doc
+    return f"{doc}; with plan=1 the plan" if declare.has_plan(operation) else doc
 
 
 def _who(operation: Operation) -> str:
@@ -280,6 +287,13 @@ def _needs_body(operation: Operation, fields: Mapping[str, Field]) -> bool:
 
 
 def _result(resource: Resource, operation: Operation) -> dict[str, Any]:
+    usual = _usual_result(resource, operation)
+    if declare.has_plan(operation):
+        return {"anyOf": [usual, {"$ref": "#/components/schemas/Plan"}]}
+    return usual
+
+
+def _usual_result(resource: Resource, operation: Operation) -> dict[str, Any]:
     result = operation.result
     if not result.fields:
         # Some generators of clients cannot read the type "null" alone.

@@ -63,7 +63,7 @@ def _html_operation(resource: Resource, method: str, operation: Operation) -> st
     return (
         f"<p><span class=m>{method}</span> {html.escape(operation.doc)}"
         f" <span class=r>For {openapi.rights(operation)}; returns"
-        f" {html.escape(operation.result.doc)}{_opcode(operation)}.</span></p>{table}"
+        f" {html.escape(openapi.result_of(operation))}{_opcode(operation)}.</span></p>{table}"
     )
 
 
@@ -133,7 +133,7 @@ def _rst_resource(resource: Resource) -> list[str]:
     for method, operation in resource.operations.items():
         lines += [
             f"**{method}**: {operation.doc} For {openapi.rights(operation)}. Returns"
-            f" {operation.result.doc}{_opcode(operation)}.",
+            f" {openapi.result_of(operation)}{_opcode(operation)}.",
             "",
         ]
         for name, kind, text in _arguments(resource, method):

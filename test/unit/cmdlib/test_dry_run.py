@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.cmdlib.processor import MasterContext
 from ganeti.locking import ALL, Level
+from ganeti.luxi.answers import OperationPlan
 from ganeti.objects import Disk
 from ganeti.opcodes.instance import (
     OpInstanceCreate,
@@ -28,6 +30,7 @@ from ganeti.opcodes.instance import (
 )
 from ganeti.opcodes.tags import OpTagsSet
 from ganeti.opcodes.test import OpTestDelay
+from ganeti.rapi import typed
 
 
 def plan_of(master: Master, op: Any) -> list[str]:
@@ -84,6 +87,61 @@ def test_locks_checks_nodes_hooks_and_steps() -> None:
         "3. deactivate its disks on node1.example.com",
     ]
     assert master.config.snapshot() is before
+
+
+def test_the_plan_as_data() -> None:
+    master = master_of("web", nodes=14)
+    before = master.config.snapshot()
+    op = OpInstanceShutdown(instance_name="web", timeout=7, plan=True)
+    found = master.run(op)
+    assert found == {
+        "summary": "INSTANCE_SHUTDOWN(web)",
+        "asked": {"instance_name": "web", "timeout": 7},
+        "locks": [
+            {"level": "cluster", "name": "BGL", "shared": True, "new": False},
+            {"level": "instance", "name": "web.example.com", "shared": False, "new": False},
+            {"level": "node", "name": "node1.example.com", "shared": True, "new": False},
+        ],
+        "checks": found["checks"],
+        "nodes": ["node1.example.com"],
+        "hooks": [
+            {"name": "instance-stop-pre", "phase": "pre", "nodes": ["node1.example.com"]},
+            {"name": "instance-stop-post", "phase": "post", "nodes": ["node1.example.com"]},
+        ],
+        "decided": [],
+        "steps": [
+            "mark instance web.example.com as down",
+            "stop it on node1.example.com, at the latest after 7 s",
+            "deactivate its disks on node1.example.com",
+        ],
+    }
+    assert typed.of(OperationPlan)(found) and "node node1.example.com is online" in found["checks"]
+    assert master.config.snapshot() is before
+    # The log of the job has the same as text.
+    assert any(text.startswith("Plan of INSTANCE_SHUTDOWN(web), ") for text in master.job.log)
+
+
+def test_the_plan_as_data_has_all_locks_and_no_secrets() -> None:
+    master = master_of("web", nodes=14)
+    op = OpInstanceCreate(
+        instance_name="new",
+        disks=[{"size": 1024}],
+        nics=[{}],
+        mode="create",
+        os_type="noop",
+        disk_template="sharedfile",
+        pnode="node1",
+        hypervisor="fake",
+        osparams_private={"word": "hush"},
+        osparams_secret={"other": "hush"},
+        plan=True,
+    )
+    found = master.run(op)
+    assert typed.of(OperationPlan)(found) and "hush" not in json.dumps(found)
+    (new,) = [lock for lock in found["locks"] if lock["new"]]
+    assert new["level"] == "instance"
+    op = OpTestDelay(duration=0.0, on_master=False, on_nodes=[], plan=True)
+    assert typed.of(OperationPlan)(master.run(op))
 
 
 def test_what_was_asked_is_told_without_secrets() -> None:
@@ -185,7 +243,7 @@ def test_values_of_a_plan_are_names_and_never_secrets(unit: LogicalUnit) -> None
         "hush",
         object(),
     )
-    text = dry_run.plan_text(unit, plan, [])
+    text = dry_run.text_of(dry_run.plan_of(unit, plan, []))
     assert "hush" not in text
     assert section(text.splitlines(), "decided") == [
         "node: node2.example.com",
@@ -201,7 +259,7 @@ def test_values_of_a_plan_are_names_and_never_secrets(unit: LogicalUnit) -> None
 def test_many_locks_are_counted(unit: LogicalUnit) -> None:
     unit.need(Level.INSTANCE, [f"gone{number}" for number in range(30)], shared=True)
     unit.need(Level.NODE, ALL)
-    lines = section(dry_run.plan_text(unit, None, []).splitlines(), "locks")
+    lines = section(dry_run.text_of(dry_run.plan_of(unit, None, [])).splitlines(), "locks")
     assert lines[1] == "instance/gone0 (shared)"
     assert lines[-2:] == ["and 20 more", "node: all"]
 
@@ -211,7 +269,7 @@ def test_jobs_to_submit_are_steps(unit: LogicalUnit) -> None:
         [OpInstanceStartup(instance_name="a")],
         [OpInstanceStartup(instance_name="b"), OpInstanceShutdown(instance_name="b")],
     ]
-    lines = dry_run.plan_text(unit, jobs, []).splitlines()
+    lines = dry_run.text_of(dry_run.plan_of(unit, jobs, [])).splitlines()
     assert section(lines, "steps") == [
         "1. submit a job: INSTANCE_STARTUP(a)",
         "2. submit a job: INSTANCE_STARTUP(b), INSTANCE_SHUTDOWN(b)",
@@ -222,7 +280,7 @@ def test_own_steps_replace_the_derived_ones(
     unit: LogicalUnit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LUDescribed, "steps", lambda self, plan: ["sit still", "go on"])
-    lines = dry_run.plan_text(unit, 5, ["it is late", "it is late"]).splitlines()
+    lines = dry_run.text_of(dry_run.plan_of(unit, 5, ["it is late", "it is late"])).splitlines()
     assert section(lines, "steps") == ["1. sit still", "2. go on"]
     assert section(lines, "checked") == ["it is late"]
     assert "  decided:" not in lines

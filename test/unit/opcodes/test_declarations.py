@@ -28,6 +28,8 @@ OWN = {
     "OP_INSTANCE_SNAPSHOT_REMOVE": "snapshots that stay",
     "OP_INSTANCE_SNAPSHOT_RESTORE": "snapshots that stay",
 }
+# Parameters of all opcodes which only our version has, with the reason.
+OWN_COMMON = {"plan": "programs and pages get what a dry run found as data"}
 PUBLISHED = json.loads((Path(__file__).parents[2] / "data/opcodes.json").read_text())
 
 
@@ -113,15 +115,24 @@ def test_a_parameter_of_ours_is_written_only_with_a_value(op_id):
     op = object.__new__(cls)
     op.__dict__.update((name, None) for name in cls.PARAMS)
     written = op.to_dict()
-    assert set(cls.PARAMS) - set(written) == set(OWN_PARAMS[op_id])
-    for name in OWN_PARAMS[op_id]:
+    own = {*OWN_PARAMS[op_id], *OWN_COMMON}
+    assert set(cls.PARAMS) - set(written) == own
+    for name in own:
         setattr(op, name, False)
         assert op.to_dict()[name] is False
     assert opcodes.from_dict(written).to_dict() == written
 
 
 def test_common_parameters_are_as_published():
-    assert declared_params(COMMON_PARAMS.values()) == PUBLISHED["common"]
+    published = [one for one in COMMON_PARAMS.values() if one.name not in OWN_COMMON]
+    assert declared_params(published) == PUBLISHED["common"]
+    assert {one.name for one in COMMON_PARAMS.values() if one.added} == set(OWN_COMMON)
+
+
+def test_an_opcode_whose_plan_is_wanted_changes_nothing():
+    op = opcodes.from_dict({"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["a"], "plan": True})
+    assert op.validate().dry_run is True
+    assert op.replace(plan=False, dry_run=None).validate().dry_run is None
 
 
 def test_lookup_knows_every_opcode_and_no_other():

@@ -26,6 +26,7 @@ from ganeti.rapi.resources import RESOURCES, cluster, nodes
 
 NO_REQUEST = {
     "InstanceAllocation": "makes an argument of InstancesMultiAlloc",
+    "Plan": "asks for the plan of another function",
     "GetAll": "asks for one page after the other with GetPage",
     "WaitForJobCompletion": "asks again and again with GetJobStatus",
 }
@@ -50,6 +51,7 @@ NO_FUNCTION = {
 #: Query arguments and members of bodies which a function needs no parameter for.
 ALWAYS = {
     "lock": "is accepted and ignored",
+    "plan": "Plan adds it to the request of any function",
     "reason": "the client sends it with every request, also where no job records it",
     **dict.fromkeys(BODY_COMMON, "the published functions have no parameter for it"),
 }

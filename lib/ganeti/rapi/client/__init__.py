@@ -85,6 +85,7 @@ from .networks import Networks
 from .nodes import Nodes
 from .pages import Page, Pages
 from .placement import Placement
+from .plans import Plans
 from .queries import Queries
 from .records import Records
 from .tags import Tags
@@ -180,6 +181,7 @@ class GanetiRapiClient(
     Commands,
     Records,
     Placement,
+    Plans,
 ):
     """The REST interface of a cluster.
 
