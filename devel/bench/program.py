@@ -22,8 +22,7 @@ from typing import NamedTuple
 from devel.bench import calls as call
 from devel.bench import instances as instance
 from devel.bench import lists as query
-from devel.bench import memory, monitoring, placement, power_cut, processes, queue
-from devel.bench import rapi as rest
+from devel.bench import memory, monitoring, placement, power_cut, processes, queue, rest
 from devel.bench.figures import Figure, figure, read_baseline, table, to_data
 from ganeti import errors, vcluster
 from ganeti.platform import paths
@@ -298,57 +297,6 @@ def _power_cut(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _rest(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
-    address = cluster.nodes[0].ip
-    seconds, rounds = (0.3, 1) if quick else (3.0, 3)
-    few, many = (3, 100) if quick else (10, 10000)
-    query.fill(cluster, few)
-    found = []
-    for key, path in (("info", rest.INFO), ("bulk", rest.BULK)):
-        for clients in (1, 10):
-            rate = rest.rate(cluster, path, clients, seconds, rounds)
-            title = f"GET {path}, {clients} client{'s' if clients > 1 else ''}"
-            found += [
-                figure(f"rest_{key}_{clients}", title, "1/s", rate.per_s, more_is_better=True),
-                figure(
-                    f"rest_{key}_{clients}_cpu",
-                    "  processor of the REST daemon for each",
-                    "ms",
-                    [rate.cpu_ms],
-                ),
-            ]
-    idle = rest.idle(cluster, 20 if quick else 500, seconds)
-    query.fill(cluster, many)
-    return [
-        *found,
-        figure(
-            "rest_info_beside_idle",
-            f"GET {rest.INFO} beside {idle.clients} idle clients",
-            "1/s",
-            [idle.info_per_s],
-            more_is_better=True,
-        ),
-        figure(
-            "rest_idle_memory",
-            "  memory of the daemon for each of them",
-            "KiB",
-            [idle.memory_kib_each],
-        ),
-        figure(
-            "rest_list",
-            f"GET {rest.BULK}, {many} instances",
-            "ms",
-            rest.list_ms(address, rest.BULK, 2 if quick else 5),
-        ),
-        figure(
-            "rest_names",
-            f"GET /2/instances, {many} instances",
-            "ms",
-            rest.list_ms(address, "/2/instances", 2 if quick else 5),
-        ),
-    ]
-
-
 def _calls(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     titles = {
         "kept": "node call, kept connection",
@@ -479,7 +427,11 @@ SECTIONS = {
         "the watcher starts 200 instances whose guests died, on five nodes", (5,), _power_cut
     ),
     "calls": Section("node calls, with the key of the node pinned and without", (2,), _calls),
-    "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
+    "rest": Section(
+        "requests to the REST daemon, and a list of 10000 instances", (3,), rest.requests
+    ),
+    "rest-lists": Section("lists of 20000 instances over REST", (3,), rest.lists),
+    "events": Section("jobs and requests beside 1000 listeners to events", (3,), rest.events),
     "monitoring": Section(
         "readings of the metrics of a cluster with 300 instances, on five nodes",
         (5,),

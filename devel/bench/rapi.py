@@ -7,6 +7,7 @@ several clients, each one always has one request in progress.
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import ssl
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 
 from devel.bench import lists as bench_query
 from ganeti import errors, vcluster
-from ganeti.utils import daemonize, x509
+from ganeti.utils import daemonize, fs, x509
 
 _PORT: Final = 5080
 _WAIT_S: Final = 120.0
@@ -35,13 +36,17 @@ class Connection:
         sock = socket.create_connection((address, port), _WAIT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock: ssl.SSLSocket = context.wrap_socket(sock)
+        self.tag = ""
 
-    def send(self, path: str) -> None:
-        """Send a request."""
-        self._sock.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode("ascii"))
+    def send(self, path: str, *headers: str) -> None:
+        """Send a request, with more headers: ``Name: value`` each."""
+        lines = [f"GET {path} HTTP/1.1", "Host: bench", *headers, "", ""]
+        self._sock.sendall("\r\n".join(lines).encode("ascii"))
 
     def receive(self) -> int:
         """Read an answer; returns the number of bytes of its body.
+
+        The entity tag is kept in :attr:`tag`.
 
         :raises OpExecError: the answer is an error, or the connection ended.
         """
@@ -50,13 +55,13 @@ class Connection:
             head += self._more()
         start, _, body = bytes(head).partition(b"\r\n\r\n")
         lines = start.decode("latin-1").split("\r\n")
-        if " 200 " not in lines[0]:
+        if " 200 " not in lines[0] and " 304 " not in lines[0]:
             raise errors.OpExecError(f"the REST daemon answered {lines[0]}")
-        length = next(
-            int(line.partition(":")[2])
-            for line in lines
-            if line.lower().startswith("content-length:")
-        )
+        found = {
+            name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
+        }
+        self.tag = found.get("etag", "")
+        length = int(found.get("content-length", "0"))
         got = len(body)
         while got < length:
             got += len(self._more())
@@ -89,14 +94,15 @@ def rate(
     :param seconds: duration of each measurement.
     :param rounds: number of measurements.
     """
-    before = _cpu_s(cluster)
+    before = cpu_s(cluster)
     begun = time.perf_counter()
     found = per_second(cluster.nodes[0].ip, path, clients, seconds, rounds)
     done = statistics.mean(found) * (time.perf_counter() - begun)
-    return Rate(found, (_cpu_s(cluster) - before) * 1000 / done)
+    return Rate(found, (cpu_s(cluster) - before) * 1000 / done)
 
 
-def _cpu_s(cluster: vcluster.VirtualCluster) -> float:
+def cpu_s(cluster: vcluster.VirtualCluster) -> float:
+    """Return the processor time which the REST daemon has used, in seconds."""
     with open(f"/proc/{_pid(cluster)}/stat", encoding="ascii") as stream:
         fields = stream.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -138,12 +144,26 @@ def _rate(connections: Sequence[Connection], path: str, seconds: float) -> float
             return done / (time.perf_counter() - begun)
 
 
-def list_ms(address: str, path: str, rounds: int) -> list[float]:
-    """Measure a request from its first byte to the last byte of the answer."""
+def user(cluster: vcluster.VirtualCluster) -> str:
+    """Add a user who may read; returns the header of the requests of this user."""
+    users = cluster.paths(cluster.nodes[0]).rapi_users_file
+    fs.make_dirs(os.path.dirname(users))
+    fs.write_file(users, "bench bench read\n", mode=0o600)
+    return f"Authorization: Basic {base64.b64encode(b'bench:bench').decode()}"
+
+
+def list_ms(
+    address: str, path: str, rounds: int, *headers: str, known: bool = False
+) -> list[float]:
+    """Measure a request from its first byte to the last byte of the answer.
+
+    :param known: the client sends the entity tag of the answer before.
+    """
     connection = Connection(address)
 
     def one() -> None:
-        connection.send(path)
+        tag = [f"If-None-Match: {connection.tag}"] if known and connection.tag else []
+        connection.send(path, *headers, *tag)
         connection.receive()
 
     try:
