@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemathesis
 from harness import PATIENCE_S, ROOT, Cluster, wait_until
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from fakes.described import Description, can_be_made
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 WEB = "web.example.com"
@@ -957,22 +960,56 @@ def test_after_a_failover(cluster: Cluster) -> None:
     assert old.get("/2/info")["master"] == NODE1
 
 
+@pytest.mark.programs
+def test_a_generated_client_reads_every_answer(
+    cluster: Cluster, rest: Rest, tmp_path: Path
+) -> None:
+    """The unit tests do the same with a fake master."""
+    pytest.importorskip("openapi_python_client", reason="openapi-python-client is not installed")
+    file, made = tmp_path / "openapi.json", tmp_path / "made"
+    file.write_text(json.dumps(rest.get("/2/openapi.json")))
+    argv = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
+    subprocess.run(
+        [*argv, "--path", str(file), "--output-path", str(made)], capture_output=True, check=True
+    )
+    names = {"job_id": "1", "serial": "1", "node_name": NODE2, "group_name": "default"}
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("generated_client_drive.py")),
+            str(tmp_path),
+            f"https://{rest.address}:5080",
+            _ROOT,
+            *(f"{name}={value}" for name, value in names.items()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    statuses = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert len(statuses) > 50 and statuses["list_nodes"] == statuses["get_node"] == 200
+    assert {*statuses.values()} <= {200, 400, 404}
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS")
-def test_random_requests_that_fit_the_description(rest: Rest) -> None:
-    """No request which fits the description causes an internal error or a hang.
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_random_requests_get_described_answers(rest: Rest, mode: GenerationMode) -> None:
+    """No request, right or wrong, causes an internal error, a hang, or another answer than the
+    description has.
 
     The unit tests send fewer such requests, to a fake master.
     """
-    import schemathesis
-
-    schema = schemathesis.openapi.from_dict(rest.get("/2/openapi.json"))
+    description = Description(rest.get("/2/openapi.json"))
     base = f"https://{rest.address}:5080"
     seen = 0
-    for result in schema.get_all_operations():
+    for result in schemathesis.openapi.from_dict(description.document).get_all_operations():
         operation = result.ok()
-        # One has no end, one waits; the third one does, too, and has a body with GET.
+        # One has no end, one waits, one has a body with GET, which the tool does not send.
         if operation.path in ("/2/events", "/2/events/log", "/2/jobs/{job_id}/wait"):
+            continue
+        if not can_be_made(operation, mode):
             continue
 
         @settings(
@@ -982,13 +1019,14 @@ def test_random_requests_that_fit_the_description(rest: Rest) -> None:
             derandomize=True,
             suppress_health_check=list(HealthCheck),
         )
-        @given(case=operation.as_strategy(), data=st.data())
-        def check(case: Any, data: Any) -> None:
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def check(case: Any) -> None:
             nonlocal seen
             case.headers = {**(case.headers or {}), "Authorization": _ROOT}
             response = case.call(base_url=base, verify=False, timeout=PATIENCE_S)
             seen += 1
             assert response.status_code != 500, (case.as_curl_command(), response.text)
+            description.check_response(case, response)
 
         check()
     assert seen > 150

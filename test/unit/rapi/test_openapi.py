@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -16,12 +17,19 @@ import pytest
 from docutils.core import publish_doctree
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from fakes.http_lab import WAIT_S, HttpLab
+from fakes.rest_master import busy_master
 from ganeti import ht
 from ganeti.opcodes import types
 from ganeti.rapi import openapi, pages, schema
+from ganeti.rapi.application import RestApplication
+from ganeti.rapi.identify import Identities
 from ganeti.rapi.resources import RESOURCES
+from ganeti.rapi.users import Users
 
-DOC = Path(__file__).resolve().parents[3] / "doc"
+TOP = Path(__file__).resolve().parents[3]
+DOC = TOP / "doc"
+DRIVE = TOP / "test" / "scenario" / "generated_client_drive.py"
 
 
 def test_the_description_is_valid() -> None:
@@ -51,19 +59,31 @@ def _operations() -> list[tuple[str, str, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.programs
-def test_a_generator_makes_a_client_with_every_operation(tmp_path: Path) -> None:
-    """openapi-python-client 0.2x leaves out, with a warning, what it does not understand."""
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the package ``made``, a client which openapi-python-client 0.2x makes.
+
+    It leaves out, with a warning, what it does not understand.
+    """
     pytest.importorskip("openapi_python_client", reason="openapi-python-client is not installed")
-    file, made = tmp_path / "openapi.json", tmp_path / "client"
+    directory = tmp_path_factory.mktemp("generated")
+    file = directory / "openapi.json"
     file.write_text(json.dumps(openapi.description()))
     argv = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
     done = subprocess.run(
-        [*argv, "--path", str(file), "--output-path", str(made)], capture_output=True, text=True
+        [*argv, "--path", str(file), "--output-path", str(directory / "made")],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "will not be generated" not in done.stdout + done.stderr
-    functions = {path.stem for path in (made / "api").rglob("*.py")} - {"__init__"}
+    return directory
+
+
+@pytest.mark.programs
+def test_a_generator_makes_a_client_with_every_operation(generated: Path) -> None:
+    api = generated / "made" / "api"
+    functions = {path.stem for path in api.rglob("*.py")} - {"__init__"}
     wanted = {
         re.sub("(?<!^)([A-Z])", r"_\1", operation["operationId"]).lower()
         for _, _, operation in _operations()
@@ -72,16 +92,45 @@ def test_a_generator_makes_a_client_with_every_operation(tmp_path: Path) -> None
     # The client can be imported: no name is used twice or is a word of Python.
     code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
     names = [
-        ".".join(path.relative_to(tmp_path).with_suffix("").parts)
-        for path in sorted((made / "api").rglob("*.py"))
+        ".".join(path.relative_to(generated).with_suffix("").parts)
+        for path in sorted(api.rglob("*.py"))
     ]
     imported = subprocess.run(
         [sys.executable, "-c", code, *names],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(generated)},
         capture_output=True,
         text=True,
     )
     assert imported.returncode == 0, imported.stderr
+
+
+@pytest.mark.programs
+def test_the_generated_client_reads_every_answer(generated: Path, tmp_path: Path) -> None:
+    """A scenario test does the same with a real cluster."""
+    users = tmp_path / "users"
+    users.write_text("root secret write\n")
+    lab = HttpLab(lambda: RestApplication(busy_master(), Identities([Users(str(users))])))
+    authorization = "Basic " + base64.b64encode(b"root:secret").decode()
+    words = [f"{name}=1" for name in ("job_id", "serial", "disk_index")]
+    done = subprocess.run(
+        [sys.executable, str(DRIVE), str(generated), f"http://127.0.0.1:{lab.port}", authorization]
+        + words,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    lab.close()
+    assert done.returncode == 0, done.stderr
+    statuses = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert len(statuses) > 50
+    # Without a real master, capacity and balance are not computed; and there are no queries of "x".
+    assert {name for name, status in statuses.items() if status != 200} <= {
+        "compute_balance",
+        "compute_capacity",
+        "explain_jobs",
+        "list_query_fields",
+        "query_all",
+    }
 
 
 def _schemas(found: Any) -> Iterator[dict[str, Any]]:
