@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Final
+
+_SITE_BITS: Final = 48
 
 
 def client_network(address: str) -> str:
@@ -27,3 +30,19 @@ def client_network(address: str) -> str:
         return str(found.ipv4_mapped)
     network = str(ipaddress.ip_network((found, 64), strict=False))
     return f"{network}%{zone}" if zone else network
+
+
+def client_site(network: str) -> str | None:
+    """Return what one owner of many networks usually has: the IPv6 network of 48 bits of one.
+
+    :param network: as :func:`client_network` returns it.
+    :returns: None for another address, which belongs to no larger network that is known.
+
+    Source: RFC 6177, section 2; RIPE-690, section 4.2.
+    """
+    bare, _percent, _zone = network.partition("%")
+    try:
+        found = ipaddress.IPv6Network(bare)
+    except ValueError:
+        return None
+    return str(found.supernet(new_prefix=_SITE_BITS)) if found.is_global else None

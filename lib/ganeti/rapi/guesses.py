@@ -1,14 +1,16 @@
 """How often passwords may be guessed, and who is checked next.
 
-Guesses are counted twice: for each pair of user and address, so that a guesser behind a proxy does
-not lock out the other users who come from there, and for each address, so that an address has no
-more guesses when it tries many names.
+Guesses are counted for each pair of user and address, so that a guesser behind a proxy does not
+lock out the other users who come from there; for each address, so that an address has no more
+guesses when it tries many names; and for each IPv6 network of 48 bits, because its owner has 65,536
+addresses in this sense. All passwords count here, that of a login as well as that of a request.
 
 =============== ======================= ==================================
 counted for     checked at once         after them
 =============== ======================= ==================================
 user at address :data:`BURST`           one in :data:`INTERVAL_S`
 address         :data:`ADDRESS_BURST`   one in :data:`ADDRESS_INTERVAL_S`
+IPv6 network    :data:`SITE_BURST`      one in :data:`SITE_INTERVAL_S`
 =============== ======================= ==================================
 
 A guess is counted before it is checked, so that guesses which arrive together count as well; when
@@ -35,7 +37,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
 from ganeti.http import peers
-from ganeti.rapi.pace import Pace
+from ganeti.rapi.pace import Pace, TooMany
 
 #: Number of guesses for a user at an address which are checked at once, and seconds for each one
 #: after them.
@@ -44,6 +46,9 @@ INTERVAL_S: Final = 6.0
 #: The same for all guesses from an address.
 ADDRESS_BURST: Final = 50
 ADDRESS_INTERVAL_S: Final = 1.0
+#: The same for all guesses from an IPv6 network of 48 bits.
+SITE_BURST: Final = 200
+SITE_INTERVAL_S: Final = 0.25
 #: Longest time in seconds which a guess waits for its turn.
 PATIENCE_S: Final = 20.0
 _NAMES_OF_ADDRESS: Final = 1024
@@ -74,6 +79,9 @@ class Guesses:
         self._of_addresses: Pace[str] = Pace(
             "from this address", ADDRESS_BURST, ADDRESS_INTERVAL_S, clock, patience_s=PATIENCE_S
         )
+        self._of_sites: Pace[str] = Pace(
+            "from this network", SITE_BURST, SITE_INTERVAL_S, clock, patience_s=PATIENCE_S
+        )
 
     def place(self, name: str, address: str) -> Place:
         """Return the counter for a user at an address."""
@@ -96,7 +104,15 @@ class Guesses:
         :returns: the seconds after which it may be checked.
         :raises TooMany: it would wait for too long.
         """
-        return self._of_addresses.take(place.address)
+        site = peers.client_site(place.address)
+        wait_s = 0.0 if site is None else self._of_sites.take(site)
+        try:
+            return max(wait_s, self._of_addresses.take(place.address))
+        except TooMany:
+            # One address that is refused does not use up what the others in its network have.
+            if site is not None:
+                self._of_sites.give_back(site)
+            raise
 
     def counted(self, address: str) -> float:
         """Return how many guesses of an address count at present."""
@@ -109,6 +125,9 @@ class Guesses:
     def give_back_of_address(self, place: Place) -> None:
         """Do not count a guess for its address, which was right."""
         self._of_addresses.give_back(place.address)
+        site = peers.client_site(place.address)
+        if site is not None:
+            self._of_sites.give_back(site)
 
     def forget(self, place: Place) -> None:
         """Begin anew for a user, who has logged in."""

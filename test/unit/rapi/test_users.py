@@ -23,6 +23,8 @@ from ganeti.rapi.guesses import (
     BURST,
     INTERVAL_S,
     PATIENCE_S,
+    SITE_BURST,
+    SITE_INTERVAL_S,
     Guesses,
     Place,
     Turns,
@@ -332,6 +334,33 @@ def test_many_names_give_an_address_no_more_guesses(lab: Lab) -> None:
     assert lab.identify(basic("jack", "secret"), "192.0.2.2")
     lab.now += waiting + 2
     assert lab.identify(basic("jack", "secret"))
+
+
+def test_the_owner_of_many_networks_has_no_more_guesses(lab: Lab) -> None:
+    def guess(number: int) -> Refused:
+        return lab.refused(basic("jack", "guess"), f"2400:1:2:{number:x}::{number:x}")
+
+    waiting = int(PATIENCE_S / SITE_INTERVAL_S)
+    for number in range(SITE_BURST + waiting):
+        assert guess(number).status == 401
+    assert len(lab.slept) == waiting and max(lab.slept) == PATIENCE_S
+    err = guess(SITE_BURST + waiting)
+    assert err.status == 429 and "from this network" in str(err)
+    # Other networks go on, and right passwords there do not count.
+    for number in range(2 * SITE_BURST):
+        assert lab.identify(basic("jack", "secret"), f"2400:1:3:{number:x}::1")
+    assert lab.identify(basic("jack", "secret"), "192.0.2.1")
+    lab.now += int(dict(err.headers)["Retry-After"])
+    assert lab.identify(basic("jack", "secret"), "2400:1:2:ffff::1")
+
+
+def test_a_refused_address_uses_up_nothing_of_its_network(lab: Lab) -> None:
+    for number in range(5 * SITE_BURST):
+        lab.refused(basic(f"user{number}", "guess"), "2400:1:2:1::1")
+    slept = len(lab.slept)
+    assert lab.identify(basic("jack", "secret"), "2400:1:2:2::1")
+    assert lab.refused(basic("jack", "guess"), "2400:1:2:3::1").status == 401
+    assert len(lab.slept) == slept
 
 
 def test_who_has_logged_in_goes_on_beside_guesses_from_the_same_address(lab: Lab) -> None:
