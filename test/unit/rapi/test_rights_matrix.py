@@ -5,7 +5,10 @@ The table is ``test/data/rapi-rights.txt``. After a change of resources or right
     PYTHONPATH=lib:test python test/unit/rapi/test_rights_matrix.py > test/data/rapi-rights.txt
 
 and read the difference: each line says who may do an operation. ``all`` is everything, ``own`` is
-within the limits of rights for some instances, ``-`` is nothing.
+within the limits of rights for some instances, ``-`` is nothing. The first column is a request
+without a user. What such a request may do is also in :data:`WITHOUT_USER`, which nobody can write
+without thinking; what a user with rights for some instances may do, is so in
+:mod:`ganeti.rapi.scope`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import Refused, Response
 from ganeti.rapi import scope
 from ganeti.rapi.application import RestApplication
+from ganeti.rapi.declare import Operation, Resource
 from ganeti.rapi.identify import Identities
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.rights import ROLES, Rights, parse
@@ -44,6 +48,39 @@ COLUMNS = {
     "own": "write@own,networks",
     "wrong": "write@tga:web",
 }
+#: Operations which need no user, unless the cluster demands one for every request.
+WITHOUT_USER = frozenset(
+    """
+GET /
+GET /2
+GET /2/doc
+GET /2/features
+GET /2/filters
+GET /2/filters/{filter_uuid}
+GET /2/groups
+GET /2/groups/{group_name}
+GET /2/groups/{group_name}/tags
+GET /2/info
+GET /2/instances
+GET /2/instances/{instance_name}
+GET /2/instances/{instance_name}/tags
+GET /2/jobs
+GET /2/jobs/{job_id}
+GET /2/networks
+GET /2/networks/{network_name}
+GET /2/networks/{network_name}/tags
+GET /2/nodes
+GET /2/nodes/{node_name}
+GET /2/nodes/{node_name}/maintenance
+GET /2/nodes/{node_name}/role
+GET /2/nodes/{node_name}/tags
+GET /2/openapi.json
+GET /2/os
+GET /2/query/{resource}/fields
+GET /2/tags
+GET /version
+    """.strip().split("\n")
+)
 _WORDS = {scope.EVERYTHING: "all", scope.SOME: "own", scope.NOTHING: "-"}
 _NAMES = {
     "instance_name": "web1",
@@ -61,9 +98,10 @@ def rights(words: str) -> Rights:
 
 def table() -> str:
     """The table which the declarations give."""
-    lines = ["operation".ljust(68) + " ".join(title.ljust(6) for title in COLUMNS).rstrip()]
+    titles = ("nobody", *COLUMNS)
+    lines = ["operation".ljust(68) + " ".join(title.ljust(6) for title in titles).rstrip()]
     for resource, method in CASES:
-        cells = []
+        cells = [("-" if resource.operations[method].access else "all").ljust(6)]
         for words in COLUMNS.values():
             needed = resource.operations[method].access
             area = rights(words).area("alice", needed, resource.handler, method)
@@ -74,6 +112,54 @@ def table() -> str:
 
 def test_the_recorded_table() -> None:
     assert table() == TABLE.read_text(), "write the table anew, and read the difference"
+
+
+def test_what_needs_no_user() -> None:
+    open_to_all = {
+        f"{method} {resource.path}"
+        for resource, method in CASES
+        if not resource.operations[method].access
+    }
+    assert open_to_all == WITHOUT_USER, "decide: does this operation need a user (access=...)?"
+    assert not any(path.startswith(("PUT", "DELETE")) for path in open_to_all)
+
+
+class _Nobody:
+    """No request has credentials."""
+
+    async def identify(self, _incoming: Incoming) -> None:
+        return None
+
+
+@pytest.mark.parametrize("demanded", [False, True])
+def test_a_request_without_a_user(demanded: bool) -> None:
+    async def run() -> list[str]:
+        wrong = []
+        application = RestApplication(
+            LimitedCluster(), Identities([_Nobody()]), require_authentication=demanded
+        )
+        for resource, method in CASES:
+            operation = resource.operations[method]
+            needed = bool(operation.access) or (demanded and not _identifies(operation))
+            status = await _status(application, method, _path(resource), carry_out=False)
+            if (status == 401) is not needed:
+                wrong.append(f"{method} {resource.path}: {status}")
+        return wrong
+
+    assert asyncio.run(run()) == []
+
+
+def _identifies(operation: Operation) -> bool:
+    """Return whether the operation is itself a login, or ends one."""
+    return bool(getattr(operation, "identifies", False))
+
+
+def _path(resource: Resource, instance_name: str = "web1") -> str:
+    names = {**_NAMES, "instance_name": instance_name}
+    path = resource.path
+    for part in resource.names():
+        path = path.replace(f"{{{part}}}", names.get(part, "x1"))
+    return path
 
 
 class _Known:
@@ -103,7 +189,7 @@ async def _status(application: RestApplication, method: str, path: str, *, carry
 
 @pytest.mark.parametrize("title", COLUMNS)
 def test_the_application_does_what_the_table_says(title: str) -> None:
-    column = list(COLUMNS).index(title)
+    column = list(COLUMNS).index(title) + 1
     cells = {
         line[:67].strip(): line[68:].split()[column] for line in TABLE.read_text().splitlines()[1:]
     }
@@ -119,10 +205,7 @@ def test_the_application_does_what_the_table_says(title: str) -> None:
             application = RestApplication(master, Identities([_Known(user)]), scopes=Scopes(master))
             said = cells[f"{method} {resource.path}"]
             for name in ("web1", "db1"):
-                names = {**_NAMES, "instance_name": name}
-                path = resource.path
-                for part in resource.names():
-                    path = path.replace(f"{{{part}}}", names.get(part, "x1"))
+                path = _path(resource, name)
                 status = await _status(application, method, path, carry_out=said != "all")
                 if said == "-":
                     good = status == 403 or (name == "db1" and status == 404)
