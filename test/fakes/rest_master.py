@@ -30,6 +30,8 @@ class FakeMaster(Master):
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
         self.answers: dict[str, Any] = {
             "SubmitJob": 12,
+            "QueryAccessRecords": {"serial": 1, "records": []},
+            "ChangeAccessRecords": {"before": 1, "serial": 1},
             "SubmitManyJobs": lambda jobs: [[True, 20 + place] for place in range(len(jobs))],
             "QueryInstances": lambda names, fields, lock: [
                 [self.value(name, field) for field in fields] for name in names or ["b", "a"]

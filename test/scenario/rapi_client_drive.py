@@ -183,6 +183,10 @@ if hasattr(cluster, "GetHistory"):
     ask("GetQueue", limit=10)
     ask("GetEvents", after="oldest", kind=["job", "log"])
     ask("GetAudit", limit=2, event="ended")
+    ask("AddWebhook", "w", "https://receiver.invalid/", kind=["job"], severity="error")
+    ask("GetWebhooks")
+    ask("TestWebhook", "w")
+    ask("RemoveWebhook", "w")
     serial = ask("GetHistory", limit=2)["commits"][0]["serial"]
     ask("GetInfoAt", serial)
     for kind, name in (("Instance", ONE), ("Node", NODE1), ("Group", "default")):

@@ -221,6 +221,14 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert rest.get(document) == {"a": 1}
     assert rest("DELETE", document, if_match=tag) == (200, None)
 
+    receiver = "https://receiver.invalid"
+    added = rest("POST", "/2/webhooks", {"name": "w", "url": f"{receiver}/x", "kind": ["job"]})
+    assert added[0] == 200 and added[1]["secret"].startswith("whsec_")
+    assert [one["receiver"] for one in rest.get("/2/webhooks")] == [receiver]
+    tested = rest("POST", "/2/webhooks/w/test")[1]
+    assert not tested["accepted"] and tested["problem"].startswith(receiver)
+    assert rest("DELETE", "/2/webhooks/w") == (200, None)
+
     assert rest.get("/2/groups") == [{"name": "default", "uri": "/2/groups/default"}]
     rest.job("POST", "/2/groups", {"name": "g"})
     rest.job("PUT", "/2/groups/g/modify", {"alloc_policy": "last_resort"})

@@ -41,7 +41,7 @@ MODULES = {
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
         556,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 158),
+    "ganeti-rapi": ("import ganeti.server.rapi", 168),
     "ganeti-confd": ("import ganeti.server.confd", 119),
     "ganeti-mond": ("import ganeti.server.mond", 88),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 63),
@@ -79,7 +79,7 @@ COSTLY = (
 NEEDED = {
     "ganeti-noded": {"ssl"},
     "ganeti-masterd": {"pycurl", "ssl"},
-    "ganeti-rapi": {"asyncio", "html", "ssl"},
+    "ganeti-rapi": {"asyncio", "html", "pycurl", "ssl"},
     "ganeti-confd": set[str](),
     "ganeti-mond": {"asyncio", "ssl"},
     "gnt-instance": set[str](),

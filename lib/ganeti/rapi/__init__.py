@@ -18,6 +18,7 @@ the job.
 :mod:`.events`          sends events to clients
 :mod:`.event_socket`    sends events over a WebSocket
 :mod:`.event_scope`     which events a user with rights for some instances gets
+:mod:`.webhooks`        sends events to servers which wait for them
 :mod:`.identify`        who sends a request: the ways in which users identify themselves
 :mod:`.challenge`       the answer to a request without credentials
 :mod:`.users`           the users file

@@ -51,6 +51,7 @@ from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.resources import RESOURCES, TABLES
 from ganeti.rapi.scope import Limits, Scopes
 from ganeti.rapi.users import User
+from ganeti.rapi.webhooks.sender import Webhooks
 from ganeti.utils import suggest
 from ganeti.wire import json
 
@@ -136,9 +137,9 @@ class RestApplication:
     :param identities: the ways in which users identify themselves.
     :param require_authentication: every request needs a password.
     :param at_once: how many requests are sent to the master at a time.
-    :param hub: the source of events.
     :param job_limits: limits for the jobs of each user; None for the usual ones.
     :param scopes: makes the limits of users with rights for some instances.
+    :param webhooks: sends events to receivers, and has the source of events.
     """
 
     def __init__(
@@ -148,9 +149,9 @@ class RestApplication:
         *,
         require_authentication: bool | Demand = False,
         at_once: int = AT_ONCE,
-        hub: Hub | None = None,
         job_limits: JobLimits | None = None,
         scopes: Scopes | None = None,
+        webhooks: Webhooks | None = None,
         resources: Sequence[Resource] = RESOURCES,
     ) -> None:
         self._master = master
@@ -159,8 +160,9 @@ class RestApplication:
         self._job_limits = job_limits or JobLimits(master)
         self._scopes = scopes or Scopes(master)
         self._slots = asyncio.Semaphore(at_once)
+        webhooks = webhooks or Webhooks(master, Hub(master))
         self._state = State(
-            hub or Hub(master),
+            webhooks.hub,
             openapi.description,
             pages.page,
             frozenset(
@@ -174,6 +176,7 @@ class RestApplication:
             self._check_opcodes,
             Placement(master),
             identities.proofs or Proofs(KeptRecords(master)),
+            webhooks,
         )
         self._offers = opcode_rights.offers(resources)
         self._router = Router(resources)

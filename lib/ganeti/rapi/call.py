@@ -16,6 +16,7 @@ from ganeti.rapi.placement import Placement
 from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.scope import Limits
 from ganeti.rapi.users import User
+from ganeti.rapi.webhooks.sender import Webhooks
 from ganeti.utils import author, clock
 
 _USER_SOURCE: Final = "gnt:user"
@@ -33,6 +34,7 @@ class State(NamedTuple):
         (:mod:`ganeti.rapi.opcode_rights`), or not for these instances (:mod:`.limited_ops`).
     :ivar placement: answers questions about placement.
     :ivar proofs: what proves identities: records, users.
+    :ivar webhooks: sends events to receivers.
     """
 
     hub: Hub
@@ -44,6 +46,7 @@ class State(NamedTuple):
     check_opcodes: Callable[[User, Sequence[OpCode]], Awaitable[None]]
     placement: Placement
     proofs: Proofs
+    webhooks: Webhooks
 
 
 @dataclass(slots=True)

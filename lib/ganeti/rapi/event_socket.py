@@ -116,7 +116,14 @@ class _Talk:
         self._hub.leave(self._wanted.kinds)
 
     async def listen(self) -> None:
-        """Take the messages of the client."""
+        """Take the messages of the client; without them, the client has gone."""
+        try:
+            await self._listen()
+        finally:
+            self._gone = True
+            self._stop_waiting()
+
+    async def _listen(self) -> None:
         while (text := await self._socket.receive()) is not None:
             try:
                 wanted = parse_subscription(text, self._scope)
@@ -127,8 +134,6 @@ class _Talk:
             # Waits when there are too many, so the client has to take the answers first.
             await self._pending.put(wanted)
             self._stop_waiting()
-        self._gone = True
-        self._stop_waiting()
 
     def _ident(self) -> str:
         return ident(self._place)

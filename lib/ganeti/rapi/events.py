@@ -331,7 +331,9 @@ class Hub:
         return [self._usual, self._noisy] if kinds & NOISY else [self._usual]
 
     def _begin_to_follow(self) -> None:
-        if self._task is None and self._listeners and not self.closed:
+        # An answer which nobody has expected has ended it.
+        ended = self._task is None or self._task.done()
+        if ended and self._listeners and not self.closed:
             self._task = asyncio.create_task(self._follow())
 
     def leave(self, kinds: frozenset[str]) -> None:

@@ -19,6 +19,7 @@ _SINGULAR: Final = {
     "jobs": "Job",
     "filters": "Filter",
     "documents": "Document",
+    "webhooks": "Webhook",
 }
 _COLLECTION: Final = {GET: "list", POST: "create"}
 _ITEM: Final = {GET: "get", PUT: "replace", DELETE: "remove"}

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import gc
+import ipaddress
 import logging
 import os
 import socket
@@ -38,6 +40,9 @@ from ganeti.rapi.quotas import Quotas
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.scope import Scopes
 from ganeti.rapi.users import Users
+from ganeti.rapi.webhooks import addresses
+from ganeti.rapi.webhooks.courier import Poster
+from ganeti.rapi.webhooks.sender import Webhooks
 from ganeti.server import daemon, event_loop
 from ganeti.utils import fs, inotify, x509
 
@@ -77,6 +82,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="number of jobs that each user may submit in a minute; 0 for no limit"
         f" (default {job_limits.PER_MINUTE})",
     )
+    add(
+        "--webhook-network",
+        action="append",
+        default=[],
+        type=_network,
+        metavar="NETWORK",
+        help="also send webhooks to these addresses of this machine or of its links, such as"
+        " 127.0.0.0/8; may be given several times",
+    )
+    add(
+        "--webhook-ca",
+        default="",
+        metavar="FILE",
+        help="certificates of the authorities which receivers of webhooks may have (default: those"
+        " of the system)",
+    )
+
+
+def _network(value: str) -> addresses.Network:
+    try:
+        return ipaddress.ip_network(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{value}' is not a network, such as 127.0.0.0/8 or fe80::/10"
+        ) from None
 
 
 class RestDaemon(NamedTuple):
@@ -153,6 +183,7 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
     users = _users()
     proofs = Proofs(KeptRecords(master), users)
     hub = Hub(master)
+    webhooks = _webhooks(options, master, hub)
     application = RestApplication(
         master,
         Identities([users], proofs),
@@ -161,9 +192,9 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
             always=options.require_authentication,
         ),
         at_once=options.max_clients,
-        hub=hub,
         scopes=Scopes(master, users),
         job_limits=_job_limits(options, master, users),
+        webhooks=webhooks,
     )
     server = event_server.Server(
         application,
@@ -188,9 +219,11 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
 
         loop.add_reader(watch.fileno(), on_change)
     await server.start([rapi.sock])
+    webhooks.start()
     try:
         await stop.wait()
     finally:
+        await webhooks.stop()
         await hub.close()
         await server.stop(_STOP_S)
         await proofs.records.close()
@@ -218,6 +251,19 @@ def _job_limits(options: argparse.Namespace, master: Master, users: Users) -> jo
         options.max_user_jobs_per_minute,
         quotas=Quotas(master, users),
     )
+
+
+def _webhooks(options: argparse.Namespace, master: Master, hub: Hub) -> Webhooks:
+    name_file = paths.current().ssconf_file(ssconf.CLUSTER_NAME)
+
+    def cluster() -> str:
+        try:
+            return fs.read_file(name_file).strip()
+        except OSError:
+            return ""
+
+    allowed = functools.partial(addresses.allowed, networks=tuple(options.webhook_network))
+    return Webhooks(master, hub, Poster(cluster, allowed, ca_file=options.webhook_ca).post)
 
 
 def _users() -> Users:

@@ -61,6 +61,10 @@ OWN_RESOURCES = {
     ("/2/queue", "GET"): "the queue in the predicted order, and the locks",
     ("/2/history", "GET"): "the history of the configuration",
     ("/2/audit", "GET"): "the audit log",
+    ("/2/webhooks", "GET"): "events for servers which wait for them",
+    ("/2/webhooks", "POST"): "events for servers which wait for them",
+    ("/2/webhooks/{webhook_name}", "DELETE"): "events for servers which wait for them",
+    ("/2/webhooks/{webhook_name}/test", "POST"): "events for servers which wait for them",
     **dict.fromkeys(
         (
             (f"/2/at/{{serial}}/{what}", "GET")
@@ -141,7 +145,12 @@ NEEDS_USER = {
 }
 OPTIONS_OF_ALL = {"--user", "--group", "--version", "-h/--help"}
 # Ours: limits for the jobs of each user.
-OWN_OPTIONS = {"--max-user-jobs", "--max-user-jobs-per-minute"}
+OWN_OPTIONS = {
+    "--max-user-jobs",
+    "--max-user-jobs-per-minute",
+    "--webhook-ca",
+    "--webhook-network",
+}
 
 CASES = [
     (path, method)

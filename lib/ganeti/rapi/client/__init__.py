@@ -101,6 +101,7 @@ from .transport import (
     Query,
     UsesRapiClient,
 )
+from .webhooks import Webhooks
 
 __all__ = [
     "CertificateError",
@@ -182,6 +183,7 @@ class GanetiRapiClient(
     Records,
     Placement,
     Plans,
+    Webhooks,
 ):
     """The REST interface of a cluster.
 

@@ -22,6 +22,7 @@ from ganeti.rapi.resources import (
     quota,
     records,
     service,
+    webhooks,
 )
 from ganeti.rapi.resources.common import Table
 
@@ -46,6 +47,7 @@ RESOURCES: Final[tuple[Resource, ...]] = tuple(
                 quota,
                 records,
                 service,
+                webhooks,
             )
             for resource in module.RESOURCES
         ),
