@@ -82,6 +82,8 @@ class Listener:
 @pytest.fixture(scope="module")
 def rest(cluster: Cluster) -> Rest:
     passwd(cluster, "root", "write")
+    # The other nodes get the file of the users.
+    cluster.run("gnt-cluster", "redist-conf").ok()
     return Rest(address(cluster, NODE1))
 
 
