@@ -30,6 +30,7 @@ the job.
 :mod:`.opcode_rights`   which opcodes a user may submit
 :mod:`.scope`           what a user with rights for some instances may see and do
 :mod:`.limited_master`  the master as such a user sees it
+:mod:`.console_field`   lists of instances for users without the right for the consoles
 :mod:`.limited_ops`     which opcodes such a user may submit
 :mod:`.passwords`       the forms of a password in the users file
 :mod:`.pam`             passwords which the machine checks

@@ -26,6 +26,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.rapi import (
     checks,
     compression,
+    console_field,
     declare,
     failures,
     limited_ops,
@@ -38,6 +39,7 @@ from ganeti.rapi import (
 )  # fmt: skip
 from ganeti.rapi.batch import Asked, Batch, Prepared, Wanted
 from ganeti.rapi.call import Call, State
+from ganeti.rapi.console_field import WithoutConsoles
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Job, Operation, Read, Resource
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
@@ -248,7 +250,7 @@ class RestApplication:
         if limits is not None:
             uri = await limits.admit(uri)
         call = Call(
-            self._master if limits is None else LimitedMaster(self._master, limits),
+            self._master_of(user, limits),
             self._state,
             resource.handler,
             uri,
@@ -296,11 +298,22 @@ class RestApplication:
         (method,) = (name for name, one in resource.operations.items() if one is operation)
         return self._scopes.of(asked.user, operation.access, resource.handler, method)
 
+    def _master_of(self, user: User | None, limits: Limits | None) -> Master:
+        """Return the master as a user may ask it."""
+        if limits is not None:
+            return LimitedMaster(self._master, limits)
+        if user is not None and console_field.area(user) is not None:
+            return WithoutConsoles(self._master)
+        return self._master
+
     async def _check_opcodes(self, user: User, ops: Sequence[OpCode]) -> None:
         """Refuse opcodes which a user may not submit.
 
         :raises Refused: 403; 404 for an instance which he does not see.
         """
+        if console_field.area(user) is not None:
+            for op in ops:
+                console_field.check_query(op.to_dict())
         for op, grounds in zip(ops, opcode_rights.check(self._offers, user, ops), strict=True):
             refused = None
             for ground in grounds:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ganeti import opcodes
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
-from ganeti.rapi import limited_ops, selectors
+from ganeti.rapi import console_field, limited_ops, selectors
 from ganeti.rapi.master import Master
 from ganeti.rapi.scope import NOT_COVERED, Limits, missing
 from ganeti.rapi.selectors import Facts
@@ -40,7 +40,6 @@ _INFO: Final = (
     "ipolicy",
     "default_iallocator",
 )
-_CONSOLE: Final = "console"
 _NOBODY: Final = ["=", "id", 0]
 # A filter may have so many conditions; the newest jobs are shown.
 _MOST_JOBS: Final = 15_000
@@ -96,7 +95,7 @@ class LimitedMaster(Master):
         self, names: Sequence[str] | None, fields: Sequence[str], locking: bool = False
     ) -> Any:
         limits = self._limits
-        self._check_fields(fields)
+        self._check_console(fields)
         if names:
             wanted = [(await self._find(name)).name for name in names]
         else:
@@ -123,17 +122,19 @@ class LimitedMaster(Master):
         facts = await self._limits.require(name)
         return await self._inner.call("ReadConsoleLog", facts.name, lines, position)
 
-    def _check_fields(self, fields: Sequence[str]) -> None:
+    def _check_console(self, fields: Sequence[str], qfilter: Any = None, order: str = "") -> None:
         """Refuse the field with the console without the right for the consoles of all he sees.
 
         :raises Refused: 403.
         """
-        if _CONSOLE in fields and self._limits.console not in (None, self._limits.area):
-            raise Refused(403, f"field {_CONSOLE} needs the right for the consoles")
+        if self._limits.console not in (None, self._limits.area):
+            console_field.require_none(fields, qfilter, order)
 
     # -- queries ---------------------------------------------------------------------------------
 
     async def _query(self, what: str, fields: Sequence[str], qfilter: Any) -> Any:
+        if what == query_const.INSTANCE:
+            self._check_console(fields, qfilter)
         within = await self._within(what, fields)
         both = within if qfilter is None else qfilter if within is None else ["&", within, qfilter]
         answer = await self._inner.call("Query", what, self._with_facts(what, fields), both)
@@ -142,6 +143,8 @@ class LimitedMaster(Master):
     async def _query_page(
         self, what: str, fields: Sequence[str], qfilter: Any, page: Mapping[str, Any]
     ) -> Any:
+        if what == query_const.INSTANCE:
+            self._check_console(fields, qfilter, page.get("order") or "")
         within = await self._within(what, fields)
         # The state of the configuration says nothing about the rights of the user.
         wanted = {**page, "within": within, "known": None}
@@ -160,7 +163,6 @@ class LimitedMaster(Master):
         """
         limits = self._limits
         if what == query_const.INSTANCE:
-            self._check_fields(fields)
             return limits.filter_of(limits.area)
         if what == query_const.JOB:
             ids = sorted(await limits.visible_jobs(None))[-_MOST_JOBS:]

@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple, Protocol
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
 from ganeti.opcodes import subjects
-from ganeti.rapi import selectors
+from ganeti.rapi import console_field, selectors
 from ganeti.rapi.event_scope import EventScope
 from ganeti.rapi.master import Master
-from ganeti.rapi.rights import CONSOLES, READ, WRITE, Area
+from ganeti.rapi.rights import Area
 from ganeti.rapi.roles import Rules
 from ganeti.rapi.selectors import GROUP, Facts, Selector
 from ganeti.rapi.users import User
@@ -411,5 +411,5 @@ class Scopes:
             rules=Rules() if self._source is None else self._source.rules,
             special=() if self._source is None else self._source.tags_with_rights,
             jobs=self._jobs,
-            console=user.rights.area(user.name, frozenset({READ, WRITE}), CONSOLES, "GET"),
+            console=console_field.area(user),
         )

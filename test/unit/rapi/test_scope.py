@@ -21,6 +21,9 @@ one pw instances_name_startup@instance:web1
 half pw read,write@tag:web
 nets pw write@tag:web,networks,nodes
 lost pw write@tga:web
+view pw view
+query pw view,query,console@tag:db
+read pw read
 """
 ROLES = "pool shop = tag:web\nrole team = write@pool:shop\n"
 ALICE, TINA, RACK, LOOK = "alice:pw", "tina:pw", "rack:pw", "look:pw"
@@ -115,6 +118,63 @@ def test_what_he_sees_but_may_not_do(rest: Rest) -> None:
     path = "/2/query/instance?fields=name,console"
     assert rest("GET", path, user=LOOK)[0] == 403
     assert len(rest("GET", path, user=TINA)[1]["data"]) == 2
+
+
+_CONSOLE_JOB = {"OP_ID": "OP_QUERY", "what": "instance", "fields": ["console"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/2/instances/web1/console", None),
+        ("GET", "/2/instances/web1/console-log", None),
+        ("GET", "/2/query/instance?fields=name,console", None),
+        ("GET", "/2/query/instance?fields=console&limit=1", None),
+        ("GET", "/2/instances?fields=name,console", None),
+        ("GET", "/2/instances?sort=-console", None),
+        ("GET", '/2/instances?filter=name%20==%20"a"%20or%20console%20==%20"x"', None),
+        ("GET", f"/2/instances?filter=console{'%20' * 5000}", None),
+        ("PUT", "/2/query/instance", {"fields": ["console"], "filter": None}),
+        ("PUT", "/2/query/instance", {"fields": ["console"], "names": [WEB1]}),
+        ("PUT", "/2/query/instance", {"fields": ["name"], "filter": ["=~", "console", "x"]}),
+        (
+            "PUT",
+            "/2/query/instance?limit=1",
+            {"fields": ["name"], "filter": ["&", ["?", "name"], ["!", ["?", "console"]]]},
+        ),
+        ("PUT", "/2/run-query", {"op": _CONSOLE_JOB}),
+        ("POST", "/2/jobs", {"ops": [_CONSOLE_JOB]}),
+        (
+            "POST",
+            "/2/jobs",
+            {"ops": [{**_CONSOLE_JOB, "fields": ["name"], "qfilter": ["?", "console"]}]},
+        ),
+        ("POST", "/2/jobs", {"ops": [{"OP_ID": "OP_INSTANCE_CONSOLE", "instance_name": "web1"}]}),
+    ],
+)
+@pytest.mark.parametrize("user", ["view:pw", "query:pw", LOOK])
+def test_no_way_to_a_console_without_the_right(
+    rest: Rest, user: str, method: str, path: str, body: Any
+) -> None:
+    assert rest(method, path, body, user=user)[0] == 403
+    assert not any("console" in str(args) for _method, args in rest.master.asked)
+
+
+def test_other_questions_of_users_without_consoles(rest: Rest) -> None:
+    for path in (
+        "/2/instances?fields=name,status&limit=1",
+        '/2/instances?filter=name%20==%20"console"',
+        "/2/query/instance?fields=name",
+        "/2/query/job?fields=id",
+    ):
+        assert rest("GET", path, user="view:pw")[0] == 200, path
+    # The master says what is wrong with it.
+    wrong = "/2/instances?filter=console%20=="
+    assert rest("GET", wrong, user="view:pw")[0] == rest("GET", wrong, user="root:pw")[0] == 400
+    op = {"OP_ID": "OP_QUERY", "what": "instance", "fields": ["name"]}
+    assert rest("PUT", "/2/run-query", {"op": op}, user="view:pw")[0] == 200
+    for user in ("root:pw", "read:pw"):
+        assert rest("GET", "/2/query/instance?fields=console", user=user)[0] == 200
 
 
 def query(rest: Rest, user: str, what: str, fields: list[str], qfilter: Any) -> tuple[int, Any]:
