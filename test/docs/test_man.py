@@ -18,7 +18,7 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Program
 from ganeti.client.htools import options as placement_options
 from ganeti.objects import hvparams
-from ganeti.tools import daemon_util
+from ganeti.tools import daemon_util, rapi_passwd
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 COMMON_SECTION = "Options of all commands"
@@ -245,6 +245,18 @@ def test_options_are_those_of_the_program(name: str) -> None:
     # Every program can say what it takes.
     assert wanted - {"-h", "--help"} <= explained
     assert explained <= wanted
+
+
+@pytest.mark.parametrize("subject", rapi_passwd.SUBJECTS)
+def test_the_page_of_rapi_passwd_explains_all_its_commands(subject: str) -> None:
+    made = importlib.import_module(rapi_passwd.SUBJECTS[subject]).make_parser()
+    (commands,) = [one for one in made._actions if isinstance(one, argparse._SubParsersAction)]
+    title = f"{subject.upper()}S"
+    (section,) = [part for part in tree("rapi-passwd").children if part.astext().startswith(title)]
+    for command, inner in commands.choices.items():
+        assert f"rapi-passwd {subject} {command}" in section.astext()
+        wanted = {spelling for action in inner._actions for spelling in action.option_strings}
+        assert wanted - {"-h", "--help"} <= options_in(section.astext())
 
 
 @pytest.mark.parametrize("name", sorted(TOOLS))

@@ -44,7 +44,8 @@ OTHERS = {
     "tar": "tar", "umask": "bash", "vgcreate": "lvm2", "vgextend": "lvm2", "eval": "bash",
     "date": "coreutils", "mkdir": "coreutils", "touch": "coreutils", "cp": "coreutils",
     "export": "bash", "pip": "python3-venv", "python3": "python3",
-    "printf": "bash", "chmod": "coreutils", "qemu-img": "qemu-utils",
+    "printf": "bash", "chmod": "coreutils", "curl": "curl", "openssl": "openssl",
+    "qemu-img": "qemu-utils",
     "hostname": "hostname", "hostnamectl": "systemd", "ls": "coreutils", "netplan": "netplan.io",
     "nohup": "coreutils", "ssh": "openssh-client", "timedatectl": "systemd",
     "scp": "openssh-client", "ssh-keygen": "openssh-client", "virsh": "libvirt-clients",
@@ -94,7 +95,12 @@ def check(words: list[str]) -> None:
     if program in client.PROGRAMS:
         check_gnt([program, *words[1:]])
     elif program in TOOLS:
-        importlib.import_module(TOOLS[program]).make_parser().parse_args(words[1:])
+        module = importlib.import_module(TOOLS[program])
+        subject = getattr(module, "subject_of", lambda _words: None)(words[1:])
+        if subject is None:
+            module.make_parser().parse_args(words[1:])
+        else:
+            subject.make_parser().parse_args(words[2:])
     elif program in PLACEMENT or program in WITHOUT_PARSER:
         if program == "vcluster" and words[1] == "run":
             check(words[3:])

@@ -83,7 +83,16 @@ from ganeti.query import filter as query_filter
 from ganeti.query import order as query_order
 from ganeti.query import page as query_page
 from ganeti.query.findings import parse_finding
-from ganeti.rapi import event_socket, events, passwords, rights, roles, selectors, users
+from ganeti.rapi import (
+    credentials,
+    event_socket,
+    events,
+    passwords,
+    rights,
+    roles,
+    selectors,
+    users,
+)
 from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
 from ganeti.storage import rbd
@@ -689,6 +698,9 @@ TEXTS: dict[str, Parser] = {
         ),
     ),
     "selector": Parser(selectors.parse, ("tag:a", "own", "instance:web*", "pool:x")),
+    "end of a credential": Parser(
+        lambda text: credentials.parse_expires(text, 1.8e9), ("30d", "2035-01-01", "never")
+    ),
     "users": Parser(users.parse, ("eve word write\n# x\nbob {HA1}" + "0" * 32 + " read,write\n",)),
     "vg sizes": Parser(detection.parse_groups, ("  xenvg 10.0\n",)),
     "vgs": Parser(lvm.parse_vgs, ("  xenvg|5.0|wz--n-|10.0\n",)),

@@ -179,7 +179,9 @@ RECORDS: dict[str, Any] = {
 
 def busy_master() -> FakeMaster:
     """One which has an answer of the right shape to everything that is asked."""
-    master = FakeMaster()
+    from fakes.access_master import AccessMaster
+
+    master = AccessMaster()
     row = [["name", "node1"], ["role", "M"], ["uuid", UUID], ["serial_no", 1]]
     values = dict(row)
 

@@ -250,6 +250,16 @@ if hasattr(cluster, "GetCapacity"):
     ask("GetBalance", max_length=1)
     ask("WhatIf", ["fail-node=" + NODE2])
     ask("ExplainPlacement", 128, 1, [], disk_template="diskless")
+if hasattr(cluster, "CreateToken"):
+    token = ask("CreateToken", label="drive", rights="read")
+    ask("GetTokens")
+    ask("RemoveToken", token["id"])
+    ask("GetCertificates")
+    called.add("RemoveCertificate")
+    try:
+        cluster.RemoveCertificate("nosuch")
+    except client.GanetiApiError as err:
+        say("RemoveCertificate", "ok" if err.code == 404 else "refused", str(err))
 if hasattr(cluster, "GetPage"):
     ask("GetPage", "instances", 'name =* "*"', sort="-name", limit=1, fields=["name", "status"])
     ask("QueryPage", "node", ["name"], sort="name", limit=1)

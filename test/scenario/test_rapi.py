@@ -382,6 +382,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert made["ops"] == [f"INSTANCE_CREATE({WEB})"] and made["person"] == "root"
     assert len(rest.get("/2/query/node?fields=name,role")["data"]) == 3
     _questions_about_placement(rest)
+    _credentials(rest)
     found = rest("PUT", "/2/query/node", {"fields": ["name"], "qfilter": ["=", "name", NODE2]})[1]
     assert found["data"] == [[[0, NODE2]]]
     assert rest.get("/2/query/node/fields?fields=name")["fields"][0]["name"] == "name"
@@ -399,6 +400,16 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
         and not any(method.upper() == called and _fits(path, real) for called, real in rest.called)
     ]
     assert not missed
+
+
+def _credentials(rest: Rest) -> None:
+    status, made = rest("POST", "/2/tokens", {"label": "ci", "rights": "read"})
+    assert status == 200, made
+    (found,) = [one for one in rest.get("/2/tokens") if one["id"] == made["id"]]
+    assert found["label"] == "ci" and "token" not in found
+    assert rest("DELETE", f"/2/tokens/{made['id']}") == (200, None)
+    assert rest.get("/2/certificates") == []
+    assert rest("DELETE", "/2/certificates/nosuch")[0] == 404
 
 
 def _questions_about_placement(rest: Rest) -> None:

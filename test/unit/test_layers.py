@@ -425,8 +425,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("events", "guesses", "kept_records", "placement", "rights"),
         ("event_socket", "pam", "roles", "webhooks"),
         ("growth", "users"),
-        ("proofs", "quotas"),
-        ("job_limits",),
+        ("credentials", "proofs", "quotas"),
+        ("certificates", "job_limits", "tokens"),
         ("call",),
         ("declare",),
         ("checks", "opcode_rights", "operation_names", "origin"),
@@ -440,7 +440,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "rapi/resources": (
         ("lists", "placement", "quota", "service", "webhooks"),
         ("common", "query"),
-        ("cluster", "documents", "groups", "instances", "jobs", "networks", "nodes"),
+        (
+            "cluster", "credentials", "documents", "groups", "instances", "jobs", "networks",
+            "nodes",
+        ),
         ("instance_disks", "instance_moves"),
     ),
     "rpc": (
@@ -479,7 +482,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "lvmstrap", "mon_collector", "move_instance", "node_cleanup", "node_daemon_setup",
             "ovfconverter", "rapi_passwd", "users_setup",
         ),
-        ("cfgshell", "cfgupgrade", "daemon_util", "query_config", "sanitize_config"),
+        (
+            "cfgshell", "cfgupgrade", "daemon_util", "query_config", "rapi_credentials",
+            "sanitize_config",
+        ),
+        ("rapi_certificates", "rapi_tokens"),
     ),
     "utils": (
         (

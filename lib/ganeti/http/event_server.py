@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import socket
 import ssl
@@ -112,10 +113,13 @@ class Incoming(NamedTuple):
     """A request whose head was received.
 
     :ivar peer: address of the client.
+    :ivar certificate: SHA-256 of the certificate which the client has shown, in hexadecimal digits;
+        empty without one.
     """
 
     head: Head
     peer: str
+    certificate: str = ""
 
 
 class Exchange(NamedTuple):
@@ -504,6 +508,9 @@ class _Connection:
         self._stopped: asyncio.Future[None] | None = None
         peer = writer.get_extra_info("peername")
         self.set_peer(peer[0] if isinstance(peer, tuple) else "-")
+        tls = writer.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert(binary_form=True)
+        self._certificate = "" if shown is None else hashlib.sha256(shown).hexdigest()
         self.last = False
         # What a client has not read is kept in one place, where it is counted: no answer begins
         # before the one before has left the buffer.
@@ -580,7 +587,9 @@ class _Connection:
             keep = head.keep_alive and not self.last
             # After a refused handshake, a proxy may take what follows for frames.
             keep = keep and not websocket.wanted(head)
-            accepted = await self._server.application.begin(Incoming(head, self.peer))
+            accepted = await self._server.application.begin(
+                Incoming(head, self.peer, self._certificate)
+            )
             if isinstance(accepted, WebSocket):
                 user = accepted.user
                 await self._serve_socket(head, accepted, began)

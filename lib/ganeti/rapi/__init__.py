@@ -24,6 +24,9 @@ the job.
 :mod:`.users`           the users file
 :mod:`.kept_records`    the daemon's copy of sessions, tokens and their like
 :mod:`.proofs`          the parts of the daemon that know what proves an identity
+:mod:`.credentials`     what access tokens and client certificates share
+:mod:`.tokens`          access tokens of programs
+:mod:`.certificates`    client certificates of programs
 :mod:`.rights`          the rights of users, and the words for them
 :mod:`.selectors`       for which instances a right holds
 :mod:`.roles`           the roles file: roles, pools of instances, quotas

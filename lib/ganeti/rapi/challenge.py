@@ -21,6 +21,11 @@ from ganeti.rapi import passwords
 SESSION_COOKIE: Final = "__Host-ganeti-session"
 
 _BASIC: Final = ("WWW-Authenticate", f'Basic realm="{passwords.REALM}"')
+# RFC 6750, section 3: the answer to a token which is not valid.
+_BEARER: Final = (
+    "WWW-Authenticate",
+    f'Bearer realm="{passwords.REALM}", error="invalid_token"',
+)
 _SCRIPT_MODES: Final = ("cors", "no-cors", "same-origin", "websocket")
 # What a person or a program has to do after an answer 401.
 _MISSING: Final = (
@@ -29,9 +34,13 @@ _MISSING: Final = (
 )
 
 
-def unauthorized(head: Head, message: str = _MISSING) -> Refused:
-    """Make the error 401 for a request without credentials, or with wrong ones."""
-    return Refused(401, message, headers=() if from_page(head) else [_BASIC])
+def unauthorized(head: Head, message: str = _MISSING, *, bearer: bool = False) -> Refused:
+    """Make the error 401 for a request without credentials, or with wrong ones.
+
+    :param bearer: the request has a token, which is not valid.
+    """
+    sent = _BEARER if bearer else _BASIC
+    return Refused(401, message, headers=() if from_page(head) else [sent])
 
 
 def from_page(head: Head) -> bool:

@@ -62,9 +62,18 @@ _SERVERS: Final[list[dict[str, Any]]] = [
     },
     {"url": "/", "description": "the server which has sent this description"},
 ]
+#: The ways in which users identify themselves; one of them is sufficient.
+_WAYS: Final[dict[str, dict[str, str]]] = {
+    "basic": {"type": "http", "scheme": "basic", "description": "user name and password"},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "an access token, from 'rapi-passwd token add' on the master",
+    },
+}
 _ERRORS: Final = {
     "400": "the request is wrong",
-    "401": "the password is missing or wrong",
+    "401": "the credentials are missing or wrong",
     "403": "the user has no right to do this",
     "404": "the object does not exist",
     "406": "not available in the requested representation",
@@ -95,7 +104,7 @@ def description() -> dict[str, Any]:
         "servers": _SERVERS,
         "paths": {resource.path: _path(resource) for resource in RESOURCES},
         "components": {
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": _WAYS,
             "schemas": {
                 "Error": {
                     "type": "object",
@@ -198,8 +207,9 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     if isinstance(operation, Job):
         found["x-opcode"] = operation.opcode.OP_ID
     found["x-rights"] = sorted(operation.access)
-    # Operations without required rights accept a password, too.
-    found["security"] = [{"basic": []}] if operation.access else [{}, {"basic": []}]
+    # Operations without required rights accept credentials, too.
+    ways: list[dict[str, list[str]]] = [{way: []} for way in _WAYS]
+    found["security"] = ways if operation.access else [{}, *ways]
     return found
 
 

@@ -20,6 +20,8 @@ _SINGULAR: Final = {
     "filters": "Filter",
     "documents": "Document",
     "webhooks": "Webhook",
+    "tokens": "Token",
+    "certificates": "Certificate",
 }
 _COLLECTION: Final = {GET: "list", POST: "create"}
 _ITEM: Final = {GET: "get", PUT: "replace", DELETE: "remove"}

@@ -35,7 +35,21 @@ from ganeti.utils import author, text
 NOT_COVERED: Final = "your rights are for some instances only, and do not cover this request"
 #: Operations about the interface itself, or the user himself: no object of the cluster.
 OPEN: Final = frozenset(
-    {"batch", "R_root", "R_2", "R_version", "features", "doc", "openapi", "query_fields", "quota"}
+    {
+        "batch",
+        "R_root",
+        "R_2",
+        "R_version",
+        "features",
+        "doc",
+        "openapi",
+        "query_fields",
+        "quota",
+        "tokens",
+        "tokens_id",
+        "certificates",
+        "certificates_id",
+    }
 )
 #: Operations which serve a limited user what he may see, with all methods or one; all others need
 #: a right for the whole cluster.

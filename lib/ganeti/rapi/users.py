@@ -234,6 +234,11 @@ class Users:
                 found.update(one.value for one in grant.where if one.kind == TAG)
         return frozenset(found)
 
+    def account(self, name: str) -> Account | None:
+        """Return the line of a user; None if there is no such user."""
+        self.refresh_if_due()
+        return self._accounts.get(name)
+
     def rights(self, words: str) -> tuple[Rights, list[str]]:
         """Read words for rights with the present roles, as :func:`ganeti.rapi.rights.parse`."""
         return parse_rights(words, self.rules.roles, self._handlers)

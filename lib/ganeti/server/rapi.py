@@ -30,6 +30,7 @@ from ganeti.http.access_log import AccessLog
 from ganeti.platform import hosts, machine, paths
 from ganeti.rapi import job_limits
 from ganeti.rapi.application import AT_ONCE, RestApplication
+from ganeti.rapi.certificates import Asking, Certificates
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
 from ganeti.rapi.identify import Identities
@@ -39,6 +40,7 @@ from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.quotas import Quotas
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.scope import Scopes
+from ganeti.rapi.tokens import Tokens
 from ganeti.rapi.users import Users
 from ganeti.rapi.webhooks import addresses
 from ganeti.rapi.webhooks.courier import Poster
@@ -186,7 +188,7 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
     webhooks = _webhooks(options, master, hub)
     application = RestApplication(
         master,
-        Identities([users], proofs),
+        _identities(proofs, users),
         require_authentication=Demand(
             paths.current().ssconf_file(ssconf.RAPI_REQUIRE_AUTHENTICATION),
             always=options.require_authentication,
@@ -218,12 +220,14 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
                 users.refresh()
 
         loop.add_reader(watch.fileno(), on_change)
+    asking = asyncio.create_task(Asking(proofs.records, rapi.tls).run())
     await server.start([rapi.sock])
     webhooks.start()
     try:
         await stop.wait()
     finally:
         await webhooks.stop()
+        asking.cancel()
         await hub.close()
         await server.stop(_STOP_S)
         await proofs.records.close()
@@ -264,6 +268,12 @@ def _webhooks(options: argparse.Namespace, master: Master, hub: Hub) -> Webhooks
 
     allowed = functools.partial(addresses.allowed, networks=tuple(options.webhook_network))
     return Webhooks(master, hub, Poster(cluster, allowed, ca_file=options.webhook_ca).post)
+
+
+def _identities(proofs: Proofs, users: Users) -> Identities:
+    """Return the ways in which users may identify themselves, in their order."""
+    records = proofs.records
+    return Identities([Tokens(records, users), users, Certificates(records, users)], proofs)
 
 
 def _users() -> Users:

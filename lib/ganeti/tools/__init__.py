@@ -15,6 +15,9 @@ Each module with a function ``main`` is one program; the starters are in the top
 :mod:`.cleaner`           ``ganeti-cleaner``: removes old files
 :mod:`.rapi_passwd`       ``rapi-passwd``: sets passwords and rights of users of the REST interface
 :mod:`.rapi_check`        ``rapi-passwd check``: what is wrong with the files, and who may do what
+:mod:`.rapi_credentials`  lists and removes what ``rapi-passwd`` has added beside users
+:mod:`.rapi_tokens`       ``rapi-passwd token``: makes, lists and removes access tokens
+:mod:`.rapi_certificates` ``rapi-passwd certificate``: adds and removes client certificates
 :mod:`.config_files`      what the three programs on configuration files share
 :mod:`.config_journal`    ``cfgshell --journal``: a journal which does not belong to the file
 :mod:`.cfgupgrade`        ``cfgupgrade``: converts a configuration to another version

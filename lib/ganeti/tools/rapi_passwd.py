@@ -14,14 +14,17 @@ from __future__ import annotations
 import argparse
 import fcntl
 import getpass
+import importlib
 import os
 import re
 import stat
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Final
 
 from ganeti import errors
+from ganeti.luxi import client as luxi
 from ganeti.platform import paths, users
 from ganeti.rapi import pam, passwords, rights, roles
 from ganeti.rapi import users as rapi_users
@@ -33,21 +36,43 @@ from ganeti.utils import fs, x509
 
 _NAME: Final = re.compile(r"[^\s:#,][^\s:]*")
 _MODE: Final = 0o640
+#: Seconds to wait for a master daemon that starts.
+CONNECT_S: Final = 5.0
+#: What else the program manages: its first word -> the module with the commands
+#: (``make_parser()`` and ``run(options)``), which needs the master.
+SUBJECTS: Final = {
+    "certificate": "ganeti.tools.rapi_certificates",
+    "token": "ganeti.tools.rapi_tokens",
+}
 
 
 @reports_errors("rapi-passwd")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    parser = make_parser()
     words = list(sys.argv[1:] if argv is None else argv)
+    subject = subject_of(words)
     if words[:1] == ["check"]:
         words[0] = "--check"
-    options = parser.parse_args(words)
     try:
-        return _run(parser, options)
+        if subject is not None:
+            return int(subject.run(subject.make_parser().parse_args(words[1:])))
+        parser = make_parser()
+        return _run(parser, parser.parse_args(words))
     except (KeyboardInterrupt, EOFError):
         print("rapi-passwd: nothing was changed", file=sys.stderr)
         return 1
+
+
+def subject_of(words: Sequence[str]) -> ModuleType | None:
+    """Return the module of :data:`SUBJECTS` for a command line; None for the users themselves.
+
+    ``rapi-passwd token`` alone, or with an option, is about a user of this name.
+    """
+    if len(words) < 2 or words[0] not in SUBJECTS:
+        return None
+    if words[1].startswith("-") and words[1] not in ("-h", "--help"):
+        return None
+    return importlib.import_module(SUBJECTS[words[0]])
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -56,6 +81,8 @@ def make_parser() -> argparse.ArgumentParser:
         prog="rapi-passwd",
         allow_abbrev=False,
         description="Set the password and the rights of a user of the REST interface.",
+        epilog="'rapi-passwd token --help' and 'rapi-passwd certificate --help' explain how"
+        " programs identify themselves.",
     )
     add = parser.add_argument
     add("user", nargs="?", help="name of the user")
@@ -139,6 +166,8 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             parser.error("--delete can be combined with --file only")
         _change(path, lambda text: remove(text, options.user))
         print(f"user '{options.user}' was removed{_elsewhere(options.file)}")
+        if options.file is None:
+            _remove_records(options.user)
         return 0
     if options.rights is not None:
         check_rights(options.rights, present_roles(path))
@@ -172,6 +201,26 @@ def _pam_word(service: str | None) -> str:
     except errors.ParseError as err:
         raise errors.ParameterError(f"'{service}' is not a service of PAM: {err}") from err
     return word
+
+
+def _remove_records(user: str) -> None:
+    """Remove the tokens and the other access records of a user who was removed.
+
+    They are not valid without his line, but would be those of another person with the same name.
+    """
+    try:
+        with luxi.Client(connect_timeout_s=CONNECT_S) as master:
+            found = master.query_access_records()["records"]
+            master.change_access_records(
+                [["remove", one["kind"], one["key"]] for one in found if one["owner"] == user]
+            )
+    except errors.GenericError as err:
+        print(
+            f"Warning: the tokens and certificates of user '{user}' were not removed: {err}. They"
+            " are valid again if you add a user with this name; 'rapi-passwd token remove --user"
+            f" {user}' and 'rapi-passwd certificate remove --user {user}' remove them.",
+            file=sys.stderr,
+        )
 
 
 def _show_pin() -> int:

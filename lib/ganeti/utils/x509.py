@@ -569,6 +569,27 @@ def plain_server_context(
     return context
 
 
+def ask_clients(context: ssl.SSLContext, *, ask: bool) -> None:
+    """Ask the clients of a server for a certificate, which they need not have, or do not ask.
+
+    This changes the handshakes which begin later. The dates of a certificate are left to the
+    caller, who can say more than a handshake that fails.
+    """
+    context.verify_mode = ssl.CERT_OPTIONAL if ask else ssl.CERT_NONE
+
+
+def trust_clients(context: ssl.SSLContext, ders: Sequence[bytes]) -> None:
+    """Accept these certificates of clients, also if an authority has signed them that is unknown.
+
+    :param ders: certificates in their binary form.
+    :raises ssl.SSLError: one of them cannot be read.
+    """
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    ignore_dates(context)
+    for der in ders:
+        context.load_verify_locations(cadata=der)
+
+
 def pinning_client_context() -> ssl.SSLContext:
     """TLS settings of a client which knows the fingerprint of the server's certificate.
 

@@ -76,6 +76,7 @@ from .constants import (
     REPLACE_DISK_PRI,
     REPLACE_DISK_SECONDARY,
 )
+from .credentials import Credentials
 from .groups import Groups
 from .instance_disks import InstanceDisks
 from .instance_states import InstanceStates
@@ -180,6 +181,7 @@ class GanetiRapiClient(
     Queries,
     Pages,
     Commands,
+    Credentials,
     Records,
     Placement,
     Plans,
