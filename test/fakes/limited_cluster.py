@@ -13,6 +13,7 @@ from typing import Any
 from fakes.http_lab import HttpLab
 from fakes.rest_client import Rest
 from fakes.rest_master import FakeMaster
+from ganeti import errors
 from ganeti.constants.job import REASON_PERSON
 from ganeti.query import filter as query_filter
 from ganeti.query import resources
@@ -147,6 +148,12 @@ class LimitedCluster(FakeMaster):
         found = [
             row for row in self.rows[what] if condition is None or condition.matches(self, row)
         ]
+        # An unknown job is left out; another unknown name is an error.
+        names = () if what == "job" else query_filter.requested_names(qfilter, real.name_field)
+        known = {row.get(real.name_field) for row in found}
+        for name in names or ():
+            if name not in known and not any(str(one).startswith(f"{name}.") for one in known):
+                raise errors.OpPrereqError(f"{what} {name!r} is not known", errors.ECODE_NOENT)
         cells = [[_cell(row, field) for field in fields] for row in found]
         return {"fields": [{"name": field} for field in fields], "data": cells}
 

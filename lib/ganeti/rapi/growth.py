@@ -141,7 +141,7 @@ def named(ops: Iterable[OpCode]) -> set[str]:
         if op.OP_ID == _MULTI_ALLOC:
             found.update(one.get("instance_name") for one in _made_together(op))
         elif op.OP_ID in _READERS:
-            found.update(getattr(op, name, None) for name in ("instance_name", "instance_uuid"))
+            found.add(getattr(op, "instance_uuid", None) or getattr(op, "instance_name", None))
             found.add(getattr(op, "new_name", None))
             if op.OP_ID == _TAGS_SET:
                 found.add(getattr(op, "name", None))

@@ -310,9 +310,12 @@ def _note_nothing(_ids: Sequence[int | str]) -> None:
 
 
 def _named(names: Iterable[str]) -> list[Any]:
-    return selectors.any_of(
+    """Return a filter for instances with these names and UUIDs, some of which may not exist."""
+    found = selectors.any_of(
         ["=", "uuid" if text.is_uuid(name) else "name", name] for name in sorted(names)
     )
+    # A filter for names alone is an error of the master when one of them does not exist.
+    return ["&", found]
 
 
 def _opcodes(rows: Sequence[dict[str, Any]]) -> list[OpCode]:
