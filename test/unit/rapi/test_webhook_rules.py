@@ -9,6 +9,8 @@ import ipaddress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ganeti import errors
 from ganeti.constants.events import KINDS, NOISY
@@ -188,3 +190,39 @@ def test_addresses_which_the_administrator_allows() -> None:
     assert addresses.allowed("::ffff:127.0.0.1", networks)
     assert not addresses.allowed("169.254.169.254", networks)
     assert not addresses.allowed("::1", networks)
+
+
+_TEXT = st.text(max_size=12)
+_URLS = st.one_of(
+    _TEXT,
+    st.builds("https://{}/{}".format, _TEXT, _TEXT),
+    st.builds("https://h.example.com:{}/{}".format, st.integers(-1, 70000), _TEXT),
+)
+_WORDS = st.lists(st.one_of(_TEXT, st.sampled_from([*KINDS, "*", "web*"])), max_size=3)
+
+
+@given(
+    name=st.one_of(_TEXT, st.just("hook")),
+    url=_URLS,
+    given_=st.fixed_dictionaries(
+        {},
+        optional={
+            "kind": st.one_of(st.lists(st.sampled_from([*KINDS, "*"]), max_size=2), _WORDS),
+            "match": _WORDS,
+            "tag": _WORDS,
+            "severity": st.one_of(st.sampled_from(rules.SEVERITIES), _TEXT),
+        },
+    ),
+    secret=st.one_of(st.just(""), _TEXT.map("whsec_{}".format), st.just("whsec_" + "A" * 43 + "=")),
+)
+def test_any_rule_is_refused_or_kept_as_it_is(
+    name: str, url: str, given_: dict[str, Any], secret: str
+) -> None:
+    try:
+        found = rules.make(name, url, given_, owner="jack", made=1.5, secret=secret)
+    except errors.ParameterError as err:
+        assert len(url) < 12 or url not in str(err)
+        return
+    record = json.loads(json.dumps(found.record()))
+    assert rules.of_record(record) == found
+    assert found.secret not in json.dumps(found.shown())
