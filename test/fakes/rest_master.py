@@ -129,6 +129,29 @@ RECORDS: dict[str, Any] = {
         ],
         "more_locks": 0,
     },
+    "QueryFindings": {
+        "parts": [
+            {"group": None, "job": 7, "time": 1000.5, "errors": 0, "warnings": 0},
+            {"group": "default", "job": 8, "time": 1001.5, "errors": 1, "warnings": 1},
+        ],
+        "unchecked": ["g2", None],
+        "findings": [
+            {
+                "severity": severity,
+                "code": code,
+                "object": kind,
+                "name": name,
+                "text": "it is wrong",
+                "group": "default",
+                "job": 8,
+                "since": 900.5,
+            }
+            for severity, code, kind, name in (
+                ("error", "EINSTANCEDOWN", "instance", "web1"),
+                ("warning", "ENODEN1", "node", "node1"),
+            )
+        ],
+    },
     "FindCommits": {
         "commits": [
             {

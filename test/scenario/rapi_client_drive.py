@@ -285,6 +285,9 @@ if hasattr(cluster, "ExecuteBatch"):
         ],
     )
 
+if hasattr(cluster, "GetFindings"):
+    job("VerifyCluster", skip_checks=["nplusone_mem"])
+    ask("GetFindings", "error", object="node")
 if hasattr(cluster, "Plan"):
     ask("Plan", "ShutdownInstance", ONE)
 

@@ -378,6 +378,11 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     first, missing = rest.get("/2/jobs/explain?ids=1,999999")
     assert first["job"]["id"] == 1 and missing is None
     assert rest.get("/2/queue")["queue"]["unfinished"] == 0
+    ids = [one[1] for one in rest.job("POST", "/2/verify", {})["opresult"][0]["jobs"]]
+    assert {rest.end_of(number)["status"] for number in ids} == {"success"}
+    found = rest.get("/2/verify")
+    assert {one["job"] for one in found["parts"]} == set(ids) and found["unchecked"] == []
+    assert rest.get("/2/events/log?after=oldest")["lost"] is False
     made = rest.get(f"/2/audit?object={WEB}&event=ended&limit=1000")["entries"][-1]
     assert made["ops"] == [f"INSTANCE_CREATE({WEB})"] and made["person"] == "root"
     assert len(rest.get("/2/query/node?fields=name,role")["data"]) == 3

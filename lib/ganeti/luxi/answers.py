@@ -312,3 +312,47 @@ class OperationPlan(TypedDict):
     hooks: list[PlannedHook]
     decided: list[str]
     steps: list[str]
+
+
+# -- the verification of the cluster ---------------------------------------------------------------
+
+
+class VerifiedPart(TypedDict):
+    """The last verification of a node group, or of the configuration (``group`` is None).
+
+    ``time`` is the end of its job.
+    """
+
+    group: str | None
+    job: int
+    time: float
+    errors: int
+    warnings: int
+
+
+class FindingReport(TypedDict):
+    """A finding: ``severity`` is error or warning, ``object`` a kind such as node.
+
+    ``since`` is the end of the first of the successive verifications which found it, as far as this
+    master daemon knows.
+    """
+
+    severity: str
+    code: str
+    object: str
+    name: str
+    text: str
+    group: str | None
+    job: int
+    since: float
+
+
+class VerifyReport(TypedDict):
+    """The answer to ``QueryFindings``.
+
+    ``unchecked`` names the groups of which no verification is known; None is the configuration.
+    """
+
+    parts: list[VerifiedPart]
+    unchecked: list[str | None]
+    findings: list[FindingReport]

@@ -330,6 +330,11 @@ SET_WATCHER_PAUSE = Method(
 QUERY_METRICS = Method(
     "QueryMetrics", "Returns what the master daemon has measured", slow=True, published=False
 )
+QUERY_FINDINGS = Method(
+    "QueryFindings",
+    "Returns the findings of the last verification of the configuration and of each node group",
+    published=False,
+)
 QUERY_CONFIG_HISTORY = Method(
     "QueryConfigHistory",
     "Returns the newest commits of the configuration, the newest first; null for all",

@@ -45,6 +45,7 @@ from ganeti.config.api import Config
 from ganeti.constants import events as const
 from ganeti.jqueue.job import FINALIZED, QueuedJob
 from ganeti.locking import EXCLUSIVE, Level
+from ganeti.luxi.answers import VerifyReport
 from ganeti.master import event_data
 from ganeti.master.event_findings import KnownFindings
 from ganeti.objects import ConfigData, Instance, Network, Node, NodeGroup
@@ -173,6 +174,13 @@ class EventLog:
     def recover(self, jobs: Iterable[QueuedJob]) -> None:
         """Learn from the jobs in the queue which findings are not new."""
         self._findings.recover(jobs)
+
+    def verified(self, groups: Collection[str]) -> VerifyReport:
+        """Return the last findings of the verification of the cluster.
+
+        :param groups: the names of all node groups.
+        """
+        return self._findings.report(groups)
 
     def jobs_published(self, published: Iterable[QueuedJob]) -> None:
         """Add events for jobs whose published status changed; called by the queue."""

@@ -260,6 +260,11 @@ class LuxiService:
         locks = self._context.locks.table()
         request.answer(overview.overview(self._explain_context(), job_ids, locks, limit))
 
+    @_serves(methods.QUERY_FINDINGS)
+    def _query_findings(self, request: LuxiRequest) -> None:
+        groups = self._context.config.snapshot().nodegroups.values()
+        request.answer(self._events.verified([group.name for group in groups]))
+
     @_serves(methods.READ_CONSOLE_LOG)
     def _read_console_log(
         self, request: LuxiRequest, instance: str, lines: int, position: str

@@ -73,7 +73,7 @@ SPELLED = {
     "timeout_s": ("timeout",),
 }
 #: Methods which only the REST daemon uses; it calls them by their names.
-REST_ONLY = {"FindAuditLines", "FindCommits", "QueryObjectsAt", "QueryQueue"}
+REST_ONLY = {"FindAuditLines", "FindCommits", "QueryFindings", "QueryObjectsAt", "QueryQueue"}
 #: Parameters which choose the method, and are sent to nobody.
 CHOOSES = {"drained_ok"}
 

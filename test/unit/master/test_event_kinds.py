@@ -12,9 +12,11 @@ import pytest
 from fakes.config import FakeConfig, cluster_of, instance_of
 from ganeti.constants import events as const
 from ganeti.jqueue.job import OpState, QueuedJob, QueuedOpCode
+from ganeti.luxi.answers import VerifyReport
 from ganeti.master import event_data
 from ganeti.master.events import EventLog, finder
 from ganeti.objects import ConfigData, FilterRule, Network
+from ganeti.rapi import typed
 
 ALL = frozenset(const.KINDS)
 
@@ -338,6 +340,44 @@ def test_a_new_master_knows_the_findings_of_the_queue() -> None:
     assert findings(log) == []
     log.jobs_published([verified(4)])
     assert findings(log) == [("gone", "EINSTANCEDOWN", "web1")]
+
+
+def test_the_last_findings_of_all_parts() -> None:
+    log = EventLog()
+    assert log.verified(["g1"]) == {"parts": [], "unchecked": [None, "g1"], "findings": []}
+    config = {"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"}
+    for number, made in enumerate(
+        (
+            verified(1, FULL),
+            verified(2, FULL, DOWN),
+            verified(3, DOWN, group_name="gone"),
+            verified(4, "  - ERROR:ECLUSTERCFG:cluster::it is wrong", **config),
+        )
+    ):
+        for op in made.ops:
+            op.published = op.published._replace(end=(100 + number, 500000))
+        log.jobs_published([made])
+    report = log.verified(["g1", "g10", "g2"])
+    assert typed.of(VerifyReport)(report)
+    assert report["unchecked"] == ["g2", "g10"]
+    assert report["parts"] == [
+        {"group": None, "job": 4, "time": 103.5, "errors": 1, "warnings": 0},
+        {"group": "g1", "job": 2, "time": 101.5, "errors": 1, "warnings": 1},
+    ]
+    shown = [
+        (one["severity"], one["code"], one["name"], one["group"], one["job"], one["since"])
+        for one in report["findings"]
+    ]
+    # The warning was there before: it has its time, and its last job. A removed group is left out.
+    assert shown == [
+        ("error", "ECLUSTERCFG", "", None, 4, 103.5),
+        ("error", "EINSTANCEDOWN", "web1", "g1", 2, 101.5),
+        ("warning", "ENODEN1", "node1", "g1", 2, 100.5),
+    ]
+    # What has gone, and comes again, is new.
+    log.jobs_published([verified(5), verified(6, FULL)])
+    (again,) = [one for one in log.verified(["g1"])["findings"] if one["group"]]
+    assert (again["code"], again["since"]) == ("ENODEN1", 0.0)
 
 
 def test_the_findings_of_a_removed_group_go() -> None:

@@ -19,6 +19,7 @@ READS = (
     "/2/jobs/12/explain",
     "/2/jobs/explain?ids=12,13",
     "/2/queue",
+    "/2/verify",
     "/2/history",
     "/2/audit",
     "/2/at/7/info",
@@ -95,6 +96,37 @@ def test_a_type_from_a_declaration() -> None:
     assert not found({**good, "more": None}) and not found({**good, "other": 1})
     with pytest.raises(errors.ProgrammerError, match="no type for"):
         typed.of(set[int])
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["web1", "node1"]),
+        ("?severity=error", ["web1"]),
+        ("?object=node&name=node1", ["node1"]),
+        ("?object=node&name=web1", []),
+        ("?group=default", ["web1", "node1"]),
+        ("?group=g2", []),
+    ],
+)
+def test_findings_are_chosen(rest: Rest, query: str, names: list[str]) -> None:
+    status, value, _headers = rest("GET", f"/2/verify{query}")
+    assert status == 200 and [one["name"] for one in value["findings"]] == names
+    # When something was verified is of interest, whatever is chosen.
+    assert len(value["parts"]) == 2 and value["unchecked"] == ["g2", None]
+
+
+def test_a_severity_that_does_not_exist(rest: Rest) -> None:
+    status, value, _headers = rest("GET", "/2/verify?severity=notice")
+    assert status == 400 and "error, warning" in value["reason"]
+
+
+def test_a_verification_is_a_job_whose_findings_can_be_read(rest: Rest) -> None:
+    op = rest.job("POST", "/2/verify", {"group_name": "default", "skip_checks": ["nplusone_mem"]})
+    assert op["OP_ID"] == "OP_CLUSTER_VERIFY" and op["error_codes"] is True
+    assert (op["group_name"], op["skip_checks"]) == ("default", ["nplusone_mem"])
+    assert rest("POST", "/2/verify", {"error_codes": False})[0] == 400
+    assert rest("POST", "/2/verify", {}, user="look:pw")[0] == 403
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,14 @@ class Cluster(Transport):
         """
         return list(self._get(self._path("quota")))
 
+    def VerifyCluster(self, dry_run: bool = False, reason: str | None = None, **kwargs: Any) -> int:
+        """Verify the cluster. The result of the job names further jobs; see ``GetFindings``.
+
+        :param kwargs: ``group_name``, ``skip_checks``, ``ignore_errors``, ``verbose``,
+            ``verify_clutter``.
+        """
+        return int(self._post(self._path("verify"), options(reason, dry_run=dry_run), kwargs))
+
     def RedistributeConfig(self, reason: str | None = None) -> int:
         """Send the configuration to all nodes again."""
         return int(self._put(self._path("redistribute-config"), options(reason)))

@@ -62,6 +62,24 @@ class Records(Transport):
         query = options(after=after, wait=wait, kinds=short, kind=complete, name=names)
         return dict(self._get(self._path("events", "log"), query))
 
+    def GetFindings(
+        self,
+        severity: str | None = None,
+        *,
+        object: str | None = None,  # noqa: A002 - the name of the argument
+        name: str | None = None,
+        group: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the last ``findings`` of verifications, and when each of the ``parts`` was one.
+
+        :param severity: only ``error`` or ``warning``.
+        :param object: only findings about objects of this kind, such as ``node``.
+        :param name: only those about the object with this name.
+        :param group: only those of the verification of this node group.
+        """
+        query = options(severity=severity, object=object, name=name, group=group)
+        return dict(self._get(self._path("verify"), query))
+
     def GetHistory(
         self, limit: int | None = None, before: int | None = None, **chosen: Any
     ) -> dict[str, Any]:

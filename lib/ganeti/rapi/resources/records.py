@@ -1,4 +1,4 @@
-"""What the cluster knows about its work: the queue, why jobs wait, history, audit, earlier states.
+"""What the cluster knows about its work: queue, findings, history, audit, earlier states.
 
 Each answer has a limit. Longer lists are sent page by page: ``next`` of an answer is ``before`` of
 the next request, and null at the end.
@@ -13,9 +13,22 @@ from ganeti.constants import cluster as cluster_const
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
 from ganeti.luxi import answers, explain_text
+from ganeti.opcodes.cluster import OpClusterVerify
 from ganeti.rapi import typed
 from ganeti.rapi.call import Call
-from ganeti.rapi.declare import GET, NUMBER, READERS, TEXT, WORDS, Query, Read, Resource, Result
+from ganeti.rapi.declare import (
+    GET,
+    NUMBER,
+    POST,
+    READERS,
+    TEXT,
+    WORDS,
+    Job,
+    Query,
+    Read,
+    Resource,
+    Result,
+)  # fmt: skip
 from ganeti.rapi.resources import groups, instances, networks, nodes
 from ganeti.rapi.resources.cluster import with_aliases
 from ganeti.rapi.resources.common import job_number, job_number_of, rows_at, serial_of
@@ -39,6 +52,7 @@ _TIMES: Final = (
 )
 # Argument -> what the master searches for.
 _CHOSEN: Final = {"user": "person"}
+_CHOSEN_FINDINGS: Final = ("severity", "object", "name", "group")
 _CHOICES: Final = ("user", "job", "since", "until", "object", "kind", "opcode", "event", "status")
 
 
@@ -65,6 +79,17 @@ async def _explain_several(call: Call) -> Any:
 
 async def _queue(call: Call) -> Any:
     return await call.master.call("QueryQueue", _limit(call, _MOST_JOBS))
+
+
+async def _findings(call: Call) -> Any:
+    found = await call.master.call("QueryFindings")
+    chosen = {name: call.query[name] for name in _CHOSEN_FINDINGS if call.query[name] is not None}
+    findings = [
+        one
+        for one in found["findings"]
+        if all(one[name] == value for name, value in chosen.items())
+    ]
+    return {**found, "findings": findings}
 
 
 async def _history(call: Call) -> Any:
@@ -126,6 +151,28 @@ def _answer(hint: Any, doc: str) -> Result:
     return Result(typed.of(hint), doc)
 
 
+_FINDINGS: Final = Read(
+    _findings,
+    "The findings of the last verification of the configuration and of each node group.",
+    _answer(
+        answers.VerifyReport,
+        "the findings, errors first; when each part was verified; parts that were not",
+    ),
+    (
+        Query("severity", "only those of this severity", TEXT, choices=("error", "warning")),
+        Query("object", "only those about objects of this kind, such as node", TEXT),
+        Query("name", "only those about the object with this name", TEXT),
+        Query("group", "only those of the verification of this node group", TEXT),
+    ),
+    access=READERS,
+)
+_VERIFY: Final = Job(
+    OpClusterVerify,
+    "Verify the cluster. The result of the job names the jobs which verify the configuration and"
+    " each node group; GET has what they find.",
+    body=True,
+    fixed={"error_codes": True},
+)
 _HISTORY: Final = Read(
     _history,
     "The commits of the configuration, the newest first: who changed what, and when.",
@@ -203,6 +250,7 @@ RESOURCES: Final = (
             ),
         },
     ),
+    Resource("/2/verify", "verify", {GET: _FINDINGS, POST: _VERIFY}),
     Resource("/2/history", "history", {GET: _HISTORY}),
     Resource("/2/audit", "audit", {GET: _AUDIT}),
     Resource(
