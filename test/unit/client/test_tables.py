@@ -99,6 +99,7 @@ OWN = {
     ("gnt-cluster", "history"): "what was changed in the configuration, when and by whom",
     ("gnt-cluster", "renumber"): "other addresses for the nodes of a whole cluster",
     ("gnt-cluster", "undo"): "opposite jobs of a commit of the configuration",
+    ("gnt-cluster", "webhook"): "events for servers which wait for them",
     ("gnt-instance", "undo"): "opposite jobs of the last change of an instance",
     ("gnt-cluster", "simulate"): "what the cluster would be after some changes",
     ("gnt-os", "images"): "the catalogue of disk images",

@@ -221,7 +221,8 @@ def test_any_rule_is_refused_or_kept_as_it_is(
     try:
         found = rules.make(name, url, given_, owner="jack", made=1.5, secret=secret)
     except errors.ParameterError as err:
-        assert len(url) < 12 or url not in str(err)
+        # A name may be in the message, and random texts repeat themselves.
+        assert len(url) < 12 or url in name or url not in str(err)
         return
     record = json.loads(json.dumps(found.record()))
     assert rules.of_record(record) == found

@@ -27,6 +27,7 @@ from ganeti.client.gnt_cluster import (
     verify,
     verify_disks,
     watcher,
+    webhook,
 )
 
 _REST_IS_OPEN = (
@@ -218,6 +219,7 @@ PROGRAM = Program(
         redist_conf.REDIST_CONF,
         queue.QUEUE,
         watcher.WATCHER,
+        webhook.WEBHOOK,
         audit.COMMAND,
         history.COMMAND,
         history.UNDO,
@@ -253,6 +255,7 @@ PROGRAM = Program(
         "redist-conf": "",
         "queue": "drain",
         "watcher": "pause 4h",
+        "webhook": "add --severity=warning tickets https://tickets.example.com/hook",
         "audit": "--verify",
         "undo": "4711",
         "history": "--diff '2026-11-30 18:45' 2026-12-01",

@@ -256,8 +256,9 @@ class Courier:
                 for event in found:
                     at = (place[0], event.number)
                     severity = rules.severity_of(event)
+                    when = event.data.get("timestamp") or time.time()
                     message = Message(
-                        f"evt_{ident(at)}", event.kind, wanted.data(event), severity, time.time()
+                        f"evt_{ident(at)}", event.kind, wanted.data(event), severity, when
                     )
                     self._waiting.append(_Item(message, at))
                 self._seen = place

@@ -12,7 +12,7 @@ import base64
 import binascii
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -231,3 +231,26 @@ def key_of(secret: str) -> bytes:
             " bytes in base64"
         )
     return key
+
+
+def check_new(present: Collection[str], name: str) -> None:
+    """Refuse a rule whose name is in use, or which is one too many.
+
+    :param present: the names of the rules.
+    :raises errors.OpPrereqError: says which.
+    """
+    if name in present:
+        raise errors.OpPrereqError(
+            f"there is a webhook {name}; remove it first, or choose another name",
+            errors.ECODE_EXISTS,
+        )
+    if len(present) >= MOST_RULES:
+        raise errors.OpPrereqError(
+            f"there are {MOST_RULES} webhooks, which is the limit; remove one of them",
+            errors.ECODE_NORES,
+        )
+
+
+def unknown(name: str) -> errors.OpPrereqError:
+    """Return the error for a rule which does not exist."""
+    return errors.OpPrereqError(f"there is no webhook {name}", errors.ECODE_NOENT)

@@ -111,7 +111,7 @@ class Webhooks:
 
         :raises errors.OpPrereqError: there is one with this name, or there are too many.
         """
-        check_new(await self._rules(), rule.name)
+        rules.check_new({one.name for one in await self._rules()}, rule.name)
         await self._change(["put", rule.record()])
 
     async def remove(self, name: str) -> None:
@@ -133,7 +133,7 @@ class Webhooks:
         for rule in await self._rules():
             if rule.name == name:
                 return rule
-        raise unknown(name)
+        raise rules.unknown(name)
 
     # -- following the rules -----------------------------------------------------------------------
 
@@ -245,25 +245,3 @@ def _state(name: str, made: float, report: Report) -> dict[str, Any]:
         "ctime": made,
         "data": {"made": made, **courier.report_data(report)},
     }
-
-
-def check_new(present: Sequence[Rule], name: str) -> None:
-    """Refuse a rule whose name is in use, or which is one too many.
-
-    :raises errors.OpPrereqError: says which.
-    """
-    if any(rule.name == name for rule in present):
-        raise errors.OpPrereqError(
-            f"there is a webhook {name}; remove it first, or choose another name",
-            errors.ECODE_EXISTS,
-        )
-    if len(present) >= rules.MOST_RULES:
-        raise errors.OpPrereqError(
-            f"there are {rules.MOST_RULES} webhooks, which is the limit; remove one of them",
-            errors.ECODE_NORES,
-        )
-
-
-def unknown(name: str) -> errors.OpPrereqError:
-    """Return the error for a rule which does not exist."""
-    return errors.OpPrereqError(f"there is no webhook {name}", errors.ECODE_NOENT)
