@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from harness import Cluster, wait_until
+from harness import ROOT, Cluster, wait_until
 from test_rapi import NODE1, NODE2, Rest, address, passwd
 
 
@@ -87,13 +87,38 @@ def rest(cluster: Cluster) -> Rest:
     return Rest(address(cluster, NODE1))
 
 
+class Identity:
+    """Proves the same user to each daemon, in a way that survives it.
+
+    :param headers: of each request.
+    """
+
+    def __init__(self, **headers: str) -> None:
+        self._headers = headers
+
+    def is_known_to(self, rest: Rest) -> None:
+        """Check that a daemon knows the user, who has the right to read."""
+        status, found = rest("GET", "/2/audit?limit=1", user=None, **self._headers)
+        assert status == 200, found
+
+
+@pytest.fixture(scope="module")
+def identities(cluster: Cluster, rest: Rest) -> list[Identity]:
+    """A token, which begins before anything is lost."""
+    program = str(ROOT / "tools" / "rapi-passwd")
+    made = cluster.run(program, "token", "add", "root", "--rights", "read").ok()
+    return [Identity(Authorization=f"Bearer {made.stdout.strip()}")]
+
+
 def change(rest: Rest) -> int:
     """Run a job to its end; returns its number."""
     return int(rest.job("PUT", "/2/tags?tag=x")["id"])
 
 
-def test_the_rest_daemon_is_killed(cluster: Cluster, rest: Rest) -> None:
-    """No event is lost, and none is sent twice: the master has them."""
+def test_the_rest_daemon_is_killed(
+    cluster: Cluster, rest: Rest, identities: list[Identity]
+) -> None:
+    """No event is lost, and none is sent twice: the master has them. Users are known at once."""
     listener, jobs = Listener(rest), []
     with listener.listening():
         for _ in range(3):
@@ -103,6 +128,8 @@ def test_the_rest_daemon_is_killed(cluster: Cluster, rest: Rest) -> None:
             submitted = cluster.run("gnt-cluster", "add-tags", "--submit", "y").ok()
             jobs.append(int(submitted.text.split()[-1]))
             cluster.run("daemon-util", "start", "ganeti-rapi").ok()
+            for one in identities:
+                one.is_known_to(rest)
             jobs.append(change(rest))
         wait_until(lambda: listener.ends_of(jobs[-1]) > 0, "the last job is reported")
     assert [listener.ends_of(job) for job in jobs] == [1] * len(jobs)
@@ -126,8 +153,12 @@ def _failover_back(cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize("lose", [_master_daemon, _failover, _failover_back])
-def test_the_master_is_lost(cluster: Cluster, rest: Rest, lose: Callable[[Cluster], str]) -> None:
-    """The events of the former daemon are gone; the client learns that, and misses none later."""
+def test_the_master_is_lost(
+    cluster: Cluster, identities: list[Identity], lose: Callable[[Cluster], str]
+) -> None:
+    """The events of the former daemon are gone; the client learns that, and misses none later.
+    Tokens are those of the cluster, and not of a daemon.
+    """
     rests = {name: Rest(address(cluster, name)) for name in (NODE1, NODE2)}
     listener = Listener(*rests.values())
     with listener.listening():
@@ -135,6 +166,8 @@ def test_the_master_is_lost(cluster: Cluster, rest: Rest, lose: Callable[[Cluste
         wait_until(lambda: listener.ends_of(before) == 1, "the job before is reported")
         new = rests[lose(cluster)]
         wait_until(lambda: listener.resets > 0, "the client learns that events are missing")
+        for one in identities:
+            one.is_known_to(new)
         after = [change(new) for _ in range(3)]
         wait_until(lambda: listener.ends_of(after[-1]) > 0, "the last job is reported")
     assert [listener.ends_of(job) for job in (before, *after)] == [1] * 4
