@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from harness import ROOT, Cluster, Finished, alive, run_program, wait_until
 
+from ganeti.utils import x509
+
 PASSWD = str(ROOT / "tools" / "rapi-passwd")
 RAPI = "ganeti-rapi"
 
@@ -37,11 +39,12 @@ class Programs:
         return done.stderr.split()[1], secret
 
     def curl(self, secret: str, path: str, *options: str) -> tuple[int, Any]:
-        """Send a request to the master with a token, as the manual shows it."""
+        """Send a request to the master, with a token if there is one, as the manual shows it."""
         address = self.addresses[self.cluster.master]
+        token = ["-H", f"Authorization: Bearer {secret}"] if secret else []
         done = subprocess.run(
-            ["curl", "-sk", "-w", "\n%{http_code}", *options]
-            + ["-H", f"Authorization: Bearer {secret}", f"https://{address}:5080{path}"],
+            ["curl", "-sk", "-w", "\n%{http_code}", *options, *token]
+            + [f"https://{address}:5080{path}"],
             capture_output=True,
             text=True,
             timeout=60,
@@ -130,3 +133,25 @@ def test_tokens_stay_valid_when_daemons_end_and_the_role_moves(programs: Program
     # What the new master removes is removed.
     programs.passwd("token", "remove", "--user", "jack").ok()
     wait_until(lambda: programs.curl(secret, "/2/nodes")[0] == 401, "the token is refused")
+
+
+def test_a_client_certificate(programs: Programs, tmp_path: Path) -> None:
+    pem = tmp_path / "backup.pem"
+    pem.write_text(x509.create_self_signed("backup"), encoding="ascii")
+    certificate = ("--cert", str(pem))
+    assert programs.curl("", "/2/documents", *certificate)[0] == 401
+    added = ("certificate", "add", "--rights", "read", "jack", str(pem))
+    identifier = programs.passwd(*added).ok().stdout.split()[1]
+    programs.passwd(*added).failed("is already added")
+    wait_until(
+        lambda: programs.curl("", "/2/documents", *certificate)[0] == 200,
+        "the daemon knows the certificate",
+    )
+    assert programs.curl("", "/2/tags?tag=x", "-X", "PUT", *certificate)[0] == 403
+    # Without one, nothing has changed.
+    assert programs.curl("", "/2/info")[0] == 200
+    programs.passwd("certificate", "remove", identifier).ok()
+    wait_until(
+        lambda: programs.curl("", "/2/documents", *certificate)[0] == 401,
+        "the certificate is refused",
+    )

@@ -36,6 +36,8 @@ from ganeti.utils import fs, x509
 
 _NAME: Final = re.compile(r"[^\s:#,][^\s:]*")
 _MODE: Final = 0o640
+# Kinds of access records which prove no identity: they stay when their user is removed.
+_STAYING: Final = ("webhook", "webhook-state")
 #: Seconds to wait for a master daemon that starts.
 CONNECT_S: Final = 5.0
 #: What else the program manages: its first word -> the module with the commands
@@ -210,10 +212,13 @@ def _remove_records(user: str) -> None:
     """
     try:
         with luxi.Client(connect_timeout_s=CONNECT_S) as master:
-            found = master.query_access_records()["records"]
-            master.change_access_records(
-                [["remove", one["kind"], one["key"]] for one in found if one["owner"] == user]
-            )
+            found = [
+                one
+                for one in master.query_access_records()["records"]
+                if one["owner"] == user and one["kind"] not in _STAYING
+            ]
+            if found:
+                master.change_access_records([["remove", one["kind"], one["key"]] for one in found])
     except errors.GenericError as err:
         print(
             f"Warning: the tokens and certificates of user '{user}' were not removed: {err}. They"

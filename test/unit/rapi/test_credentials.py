@@ -12,13 +12,14 @@ import pytest
 from fakes.access_master import AccessMaster
 from fakes.http_lab import HttpLab
 from fakes.rest_client import Rest
+from ganeti.http.event_server import Incoming
 from ganeti.rapi import certificates, credentials
 from ganeti.rapi.application import RestApplication
 from ganeti.rapi.identify import Identities
 from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.tokens import Tokens
-from ganeti.rapi.users import Users
+from ganeti.rapi.users import User, Users
 from ganeti.utils import clock, x509
 
 USERS = "root pw write\njack pw read\nola pw write@own\nkeeper pw tokens_id\n"
@@ -45,6 +46,19 @@ class TokenRest(Rest):
         return [one["id"] for one in value]
 
 
+class FromElsewhere:
+    """The way in of a user whose session has rights of its own."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+
+    async def identify(self, incoming: Incoming) -> User | None:
+        name = incoming.head.headers.get("x-user")
+        if name is None:
+            return None
+        return User(name, self._users.rights("read")[0], "session", "b" * 20)
+
+
 @contextlib.contextmanager
 def lab_of(directory: Path) -> Iterator[TokenRest]:
     file = directory / "users"
@@ -53,7 +67,7 @@ def lab_of(directory: Path) -> Iterator[TokenRest]:
 
     def application() -> RestApplication:
         records, users = KeptRecords(master), Users(str(file), {"tokens_id"})
-        ways = [Tokens(records, users), users]
+        ways = [Tokens(records, users), users, FromElsewhere(users)]
         return RestApplication(master, Identities(ways, Proofs(records, users)))
 
     lab = HttpLab(application)
@@ -126,6 +140,28 @@ def test_wrong_tokens(rest: TokenRest, body: dict[str, Any], expected: str) -> N
     status, value, _headers = rest("POST", "/2/tokens", body, user="jack:pw")
     assert status == 400 and expected in value["explain"]
     assert rest.ids("root") == []
+
+
+def test_tokens_of_a_user_whom_another_server_knows(rest: TokenRest) -> None:
+    assert isinstance(rest.master, AccessMaster)
+    session = {"kind": "session", "key": "b" * 64, "owner": "ann", "ctime": 1.0, "used": None}
+    rest.master.answers["ChangeAccessRecords"](
+        [["put", {**session, "expires": None, "data": {"rights": "read"}}]]
+    )
+
+    def ask(user: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, value, _headers = rest("POST", "/2/tokens", body, user=None, X_User=user)
+        return status, value
+
+    status, value = ask("bob", {})
+    assert status == 403 and "no line in the users file" in value["explain"]
+    status, value = ask("ann", {"expires": clock.now() + 91 * 86400})
+    assert status == 400 and "at most 90 days" in value["explain"]
+    status, token = ask("ann", {"rights": "write"})
+    assert status == 200 and token["owner"] == "ann"
+    # The rights of the login are the bound.
+    assert rest.bearer(token["token"], "GET", "/2/tokens")[0] == 200
+    assert rest.bearer(token["token"], "PUT", "/2/queue/drain")[0] == 403
 
 
 def test_no_batch_has_a_secret(rest: TokenRest) -> None:

@@ -28,6 +28,8 @@ from ganeti.rapi.declare import (
 from ganeti.rapi.resources.common import NULL
 from ganeti.rapi.users import User, Users
 
+#: The kind of the records of sessions.
+_SESSION: Final = "session"
 #: How users of credentials are identified.
 _PROGRAMS: Final = (tokens.KIND, certificates.KIND)
 
@@ -90,27 +92,45 @@ def _rights(call: Call, users: Users) -> str:
     return words
 
 
+async def _rights_of_session(call: Call, user: User) -> str | None:
+    """Return the words for the rights which the session of the request has; None without any.
+
+    They are those of a user whom another server knows, and who has no line in the users file.
+    """
+    if not user.session:
+        return None
+    for one in await call.identity.records.of_owner(_SESSION, user.name):
+        if one.key.startswith(user.session) and "rights" in one.data:
+            return str(one.data["rights"])
+    return None
+
+
 async def _add_token(call: Call) -> Any:
     user, users = _user(call), call.identity.users
     if user.by in _PROGRAMS:
         raise Refused(
             403, f"a {user.by} cannot make a token; use your password or log in for this request"
         )
-    if users is None or users.account(user.name) is None:
+    owner_rights = await _rights_of_session(call, user)
+    if users is None or (owner_rights is None and users.account(user.name) is None):
         raise Refused(
             403,
             f"user {user.name} has no line in the users file, and so no tokens of his own; ask an"
             " administrator",
         )
     now = call.identity.records.now()
-    expires = call.body["expires"]
+    end = now + credentials.LIFETIME_S
+    expires = end if call.body["expires"] is None else float(call.body["expires"])
+    if owner_rights is not None and expires > end:
+        raise Refused(400, "a token of a user from another server ends after at most 90 days")
     secret, record = tokens.make(
         credentials.Wanted(
             user.name,
             now,
             call.body["label"],
             _rights(call, users),
-            now + credentials.LIFETIME_S if expires is None else float(expires),
+            expires,
+            owner_rights,
         )
     )
     await call.identity.records.change(kept_records.put(record))
