@@ -177,6 +177,15 @@ if hasattr(cluster, "SubmitJob"):  # what commands outside of the cluster use
     ask("GetGuestsUsage")
     ask("GetInstanceConsoleLog", ONE, lines=5)
 
+if hasattr(cluster, "GetSession"):
+    ask("GetSession")
+    ask("GetSessions")
+    called.add("EndSession")
+    try:
+        cluster.EndSession("nosuch")
+    except client.GanetiApiError as error:
+        say("EndSession", "ok", str(error))
+
 if hasattr(cluster, "GetHistory"):
     ask("ExplainJob", 1)
     ask("ExplainJobs", [1, 2])

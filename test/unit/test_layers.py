@@ -419,13 +419,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "rapi": (
         (
             "client", "demand", "failures", "helper_process", "master", "pace", "passwords",
-            "represent", "schema",
+            "listeners", "represent", "schema",
         ),
         ("selectors",),
         ("events", "guesses", "kept_records", "placement", "rights"),
         ("event_socket", "pam", "roles", "webhooks"),
         ("growth", "users"),
-        ("credentials", "proofs", "quotas"),
+        ("credentials", "quotas", "sessions"),
+        ("login",),
+        ("proofs",),
         ("certificates", "job_limits", "tokens"),
         ("call",),
         ("declare",),

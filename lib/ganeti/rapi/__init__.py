@@ -23,6 +23,9 @@ the job.
 :mod:`.challenge`       the answer to a request without credentials
 :mod:`.users`           the users file
 :mod:`.kept_records`    the daemon's copy of sessions, tokens and their like
+:mod:`.sessions`        sessions of browsers, and their cookie
+:mod:`.login`           a login with a password, and a code
+:mod:`.listeners`       ends connections which stay open, with the identity of their user
 :mod:`.proofs`          the parts of the daemon that know what proves an identity
 :mod:`.credentials`     what access tokens and client certificates share
 :mod:`.tokens`          access tokens of programs

@@ -30,12 +30,14 @@ from ganeti.rapi import (
     declare,
     failures,
     limited_ops,
+    listeners,
     opcode_rights,
     openapi,
     origin,
     pages,
     plans,
     represent,
+    sessions,
 )  # fmt: skip
 from ganeti.rapi.batch import Asked, Batch, Prepared, Wanted
 from ganeti.rapi.call import Call, State
@@ -342,8 +344,12 @@ class RestApplication:
     async def _user(
         self, operation: Operation, resource: Resource, incoming: Incoming
     ) -> User | None:
+        if not isinstance(operation, Job) and operation.identifies:
+            return None
         user = await self._identities.identify(incoming)
         if user is not None:
+            if user.by == sessions.BY:
+                origin.check_session(incoming.head, operation)
             _permit(user, operation, resource, incoming.head.method)
         elif operation.access or self._require_authentication:
             raise self._identities.challenge(incoming.head)
@@ -383,9 +389,19 @@ class RestApplication:
 
         async def serve(socket: Socket) -> None:
             with explained(asked.resource), contextlib.suppress(SocketClosed):
-                await run(call, socket)
+                await listeners.serve(run(call, socket), self._remains(call))
 
         return WebSocket(call.user or "-", serve)
+
+    def _remains(self, call: Call) -> listeners.Remains:
+        """Return what asks whether the user of an open connection is still the same."""
+
+        async def remains() -> bool:
+            if call.who is None or call.incoming is None:
+                return True
+            return await self._identities.remains(call.incoming, call.who)
+
+        return remains
 
     async def _represent(
         self, operation: Operation, call: Call, value: Any, media_type: str
@@ -394,7 +410,8 @@ class RestApplication:
         if call.handler in _ENTRANCES.values():
             headers.append(_LINKS)
         if isinstance(value, AsyncIterator):
-            return Response(call.status, value, [*headers, represent.NO_STORE])
+            stream = listeners.parts(value, self._remains(call))
+            return Response(call.status, stream, [*headers, represent.NO_STORE])
         if isinstance(value, bytes):
             body = value
         else:

@@ -178,6 +178,8 @@ class Read(NamedTuple):
         an answer; None for an operation without one. Rights and arguments are those of the request.
     :ivar secret: the answer has a secret, and is never compressed.
     :ivar statuses: status -> description of each answer besides 200 which is no error.
+    :ivar identifies: the operation finds out itself who sends the request, such as a login; other
+        credentials are ignored.
     """
 
     run: Run
@@ -192,6 +194,7 @@ class Read(NamedTuple):
     socket: RunSocket | None = None
     secret: bool = False
     statuses: Mapping[int, str] = {}
+    identifies: bool = False
 
 
 class DirectChange(NamedTuple):
@@ -204,6 +207,7 @@ class DirectChange(NamedTuple):
     :ivar headers: name -> description, as in :class:`Read`.
     :ivar statuses: status -> description of each answer besides 200 which is no error.
     :ivar alone: the operation is about its own request, so no batch has it.
+    :ivar identifies: as in :class:`Read`.
     """
 
     run: Run
@@ -220,6 +224,7 @@ class DirectChange(NamedTuple):
     headers: Mapping[str, str] = {}
     statuses: Mapping[int, str] = {}
     alone: bool = False
+    identifies: bool = False
 
 
 Operation = Job | Read | DirectChange

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ganeti.http.event_server import Incoming
 from ganeti.http.messages import Head, Refused
-from ganeti.rapi import challenge
+from ganeti.rapi import challenge, sessions
 from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.users import User
 
@@ -49,6 +49,25 @@ class Identities:
             if user is not None:
                 return user
         return None
+
+    async def remains(self, incoming: Incoming, user: User) -> bool:
+        """Return whether the user of an open connection is still the same, with the same rights.
+
+        To ask is no use of a session.
+        """
+        proofs = self.proofs
+        try:
+            if user.by == sessions.BY and proofs is not None and proofs.sessions is not None:
+                found = await proofs.sessions.present(incoming)
+            elif user.by == "password" and proofs is not None and proofs.users is not None:
+                # The password itself is not checked again: that is slow.
+                account = proofs.users.account(user.name)
+                return account is not None and account.rights == user.rights
+            else:
+                found = await self.identify(incoming)
+        except Refused:
+            return False
+        return found is not None and found.rights == user.rights
 
     def challenge(self, head: Head) -> Refused:
         """Make the error for a request which needs credentials and has none."""

@@ -132,15 +132,18 @@ class KeptRecords:
             try:
                 answer = await self._master.call("ChangeAccessRecords", sent)
             except errors.GenericError:
-                # It may have been made.
+                # It may have been made: nothing that was to be removed counts any more.
                 self._asked_at = None
+                for one in changes:
+                    if one[0] == REMOVE:
+                        self._apply(one)
                 raise
             if answer["before"] == self._serial:
                 self._serial = answer["serial"]
-                for one in changes:
-                    self._apply(one)
             else:
                 self._asked_at = None
+            for one in changes:
+                self._apply(one)
 
     def used(self, kind: str, key: str) -> None:
         """Note that a record is used now; the master learns it with the next report."""

@@ -12,6 +12,7 @@ from ganeti.constants import query as query_const
 from ganeti.http.messages import JSON
 from ganeti.platform import hosts
 from ganeti.rapi import declare, operation_names, plans, represent, schema
+from ganeti.rapi.challenge import SESSION_COOKIE
 from ganeti.rapi.declare import (
     GET,
     READ,
@@ -70,10 +71,16 @@ _WAYS: Final[dict[str, dict[str, str]]] = {
         "scheme": "bearer",
         "description": "an access token, from 'rapi-passwd token add' on the master",
     },
+    "cookie": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": SESSION_COOKIE,
+        "description": "a session, which begins with POST /2/login",
+    },
 }
 _ERRORS: Final = {
     "400": "the request is wrong",
-    "401": "the credentials are missing or wrong",
+    "401": "the credentials are missing or wrong, or the session has ended",
     "403": "the user has no right to do this",
     "404": "the object does not exist",
     "406": "not available in the requested representation",
@@ -114,6 +121,11 @@ def description() -> dict[str, Any]:
                         "message": {"type": "string"},
                         "explain": {"type": "string"},
                         "reason": {"type": "string"},
+                        "factors": {
+                            "type": "array",
+                            "items": {"type": "string"},
+                            "description": "second factors which a login needs and does not have",
+                        },
                     },
                 },
                 "Plan": schema.of(plans.ANSWER),

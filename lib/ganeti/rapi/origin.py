@@ -12,7 +12,8 @@ headers, so they decide:
 
 A link on a foreign page may lead to something which is only read, but not to a WebSocket: a browser
 lets the page of another site read from that, and sends the remembered password with the handshake.
-Programs send none of these headers, except that ``curl -d ''`` sends the type of a form.
+With the cookie of a session, everything but reading needs one of the first two headers. Programs
+send none of these headers, except that ``curl -d ''`` sends the type of a form.
 
 Source: W3C *Fetch Metadata Request Headers*; WHATWG *Fetch*, sections "Origin header" and "CORS
 protocol"; OWASP *Cross-Site Request Forgery Prevention Cheat Sheet*.
@@ -53,6 +54,24 @@ def check(head: Head, operation: Operation) -> None:
         raise Refused(
             415,
             f"a form cannot be sent here; send Content-Type: {JSON}, or none without a body",
+        )
+
+
+def check_session(head: Head, operation: Operation) -> None:
+    """Refuse a change with the cookie of a session which does not say from which page it comes.
+
+    All browsers say it; a program that has stolen or copied a cookie may not, and has other ways.
+
+    :raises Refused: 403.
+    """
+    reads = head.method in _SAFE_METHODS and isinstance(operation, Read)
+    if reads and not websocket.wanted(head):
+        return
+    if "sec-fetch-site" not in head.headers and "origin" not in head.headers:
+        raise Refused(
+            403,
+            "a change with the cookie of a session needs the header Origin, which browsers send;"
+            " a program uses a token or a password",
         )
 
 

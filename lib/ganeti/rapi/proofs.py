@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from ganeti.rapi.kept_records import KeptRecords
+from ganeti.rapi.login import SecondFactor
+from ganeti.rapi.sessions import Sessions
 from ganeti.rapi.users import Users
 
 
@@ -13,7 +15,11 @@ class Proofs:
     """What operations about identities need.
 
     :ivar users: None for a server without a users file.
+    :ivar sessions: None for a server without sessions.
+    :ivar factors: the second factors which users may have.
     """
 
     records: KeptRecords
     users: Users | None = None
+    sessions: Sessions | None = None
+    factors: list[SecondFactor] = dataclasses.field(default_factory=list)

@@ -49,6 +49,11 @@ OPEN: Final = frozenset(
         "tokens_id",
         "certificates",
         "certificates_id",
+        "login",
+        "logout",
+        "session",
+        "sessions",
+        "sessions_id",
     }
 )
 #: Operations which serve a limited user what he may see, with all methods or one; all others need

@@ -28,7 +28,7 @@ from ganeti.constants import ssconf
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
 from ganeti.platform import hosts, machine, paths
-from ganeti.rapi import job_limits
+from ganeti.rapi import job_limits, sessions
 from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.certificates import Asking, Certificates
 from ganeti.rapi.demand import Demand
@@ -52,6 +52,13 @@ NAME: Final = "ganeti-rapi"
 PORT: Final = hosts.RAPI_PORT
 _UNFINISHED_OF_AN_ADDRESS: Final = 100
 _STOP_S: Final = 5.0
+
+
+def _from_one(text: str) -> int:
+    number = daemon.limit_or_zero(text)
+    if not number:
+        raise argparse.ArgumentTypeError("0 would end every session at once")
+    return number
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +90,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBER",
         help="number of jobs that each user may submit in a minute; 0 for no limit"
         f" (default {job_limits.PER_MINUTE})",
+    )
+    add(
+        "--session-idle",
+        type=_from_one,
+        default=int(sessions.IDLE_S / 60),
+        metavar="MINUTES",
+        help="end a session after this time without a request"
+        f" (default {int(sessions.IDLE_S / 60)})",
+    )
+    add(
+        "--session-hours",
+        type=_from_one,
+        default=int(sessions.WHOLE_S / 3600),
+        metavar="HOURS",
+        help=f"end a session this time after the login (default {int(sessions.WHOLE_S / 3600)})",
     )
     add(
         "--webhook-network",
@@ -183,7 +205,7 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
     loop.set_exception_handler(event_loop.log_unawaited)
     master = Master()
     users = _users()
-    proofs = Proofs(KeptRecords(master), users)
+    proofs = _proofs(KeptRecords(master), users, options)
     hub = Hub(master)
     webhooks = _webhooks(options, master, hub)
     application = RestApplication(
@@ -270,10 +292,17 @@ def _webhooks(options: argparse.Namespace, master: Master, hub: Hub) -> Webhooks
     return Webhooks(master, hub, Poster(cluster, allowed, ca_file=options.webhook_ca).post)
 
 
+def _proofs(records: KeptRecords, users: Users, options: argparse.Namespace) -> Proofs:
+    limits = sessions.Limits(options.session_idle * 60.0, options.session_hours * 3600.0)
+    return Proofs(records, users, sessions.Sessions(records, users, limits, tls=not options.no_ssl))
+
+
 def _identities(proofs: Proofs, users: Users) -> Identities:
     """Return the ways in which users may identify themselves, in their order."""
     records = proofs.records
-    return Identities([Tokens(records, users), users, Certificates(records, users)], proofs)
+    of_browsers = () if proofs.sessions is None else (proofs.sessions,)
+    ways = (Tokens(records, users), users, *of_browsers, Certificates(records, users))
+    return Identities(ways, proofs)
 
 
 def _users() -> Users:

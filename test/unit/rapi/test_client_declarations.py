@@ -44,6 +44,8 @@ NO_FUNCTION = {
         ),
         "needs the headers of conditional requests, which the client does not send",
     ),
+    ("POST", "/2/login"): "for browsers; the client sends a password or a token",
+    ("POST", "/2/logout"): "for browsers",
     ("DELETE", "/2/instances/{instance_name}/export"): "the published client has none",
     ("GET", "/2/events"): "has no end; the client waits with WaitForJobChange",
     ("GET", "/2/query/{resource}"): "the client sends the filter in a body, with PUT",

@@ -150,7 +150,8 @@ def test_tokens_of_a_user_whom_another_server_knows(rest: TokenRest) -> None:
     )
 
     def ask(user: str, body: dict[str, Any]) -> tuple[int, Any]:
-        status, value, _headers = rest("POST", "/2/tokens", body, user=None, X_User=user)
+        head = {"X_User": user, "Origin": "http://h"}
+        status, value, _headers = rest("POST", "/2/tokens", body, user=None, **head)
         return status, value
 
     status, value = ask("bob", {})

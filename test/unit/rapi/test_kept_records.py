@@ -172,6 +172,21 @@ def test_after_a_change_without_an_answer_the_copy_is_read_again(lab: Lab) -> No
     run(body)
 
 
+def test_what_was_removed_does_not_wait_for_the_next_answer(lab: Lab) -> None:
+    """Another daemon has changed something meanwhile, and a slow question is on its way."""
+
+    async def body() -> None:
+        other = lab.daemon()
+        await lab.records.change(put(record("a")))
+        await lab.records.get("token", "a")
+        await other.change(put(record("b")))
+        await lab.records.change(remove("token", "a"))
+        async with lab.records._turn:
+            assert not await lab.records.every("token")
+
+    run(body)
+
+
 def test_uses_are_reported_together_and_at_the_end(lab: Lab) -> None:
     async def body() -> None:
         await lab.records.change(put(record("a")), put(record("b")))

@@ -55,6 +55,16 @@ OWN_RESOURCES = {
     ("/2/tokens/{token_id}", "DELETE"): "access tokens for programs",
     ("/2/certificates", "GET"): "client certificates of programs",
     ("/2/certificates/{certificate_id}", "DELETE"): "client certificates of programs",
+    **dict.fromkeys(
+        (
+            ("/2/login", "POST"),
+            ("/2/logout", "POST"),
+            ("/2/session", "GET"),
+            ("/2/sessions", "GET"),
+            ("/2/sessions/{session_id}", "DELETE"),
+        ),
+        "sessions of browsers",
+    ),
     ("/2/capacity", "GET"): "how many more instances fit (hspace)",
     ("/2/balance", "GET"): "the moves which balance the cluster (hbal)",
     ("/2/what-if", "POST"): "the cluster after changes which nobody makes",
@@ -157,6 +167,8 @@ OWN_OPTIONS = {
     "--max-user-jobs-per-minute",
     "--webhook-ca",
     "--webhook-network",
+    "--session-hours",
+    "--session-idle",
 }
 
 CASES = [

@@ -79,6 +79,8 @@ GET /2/os
 GET /2/query/{resource}/fields
 GET /2/tags
 GET /version
+POST /2/login
+POST /2/logout
     """.strip().split("\n")
 )
 _WORDS = {scope.EVERYTHING: "all", scope.SOME: "own", scope.NOTHING: "-"}

@@ -78,6 +78,7 @@ from .constants import (
 )
 from .credentials import Credentials
 from .groups import Groups
+from .identities import Identities
 from .instance_disks import InstanceDisks
 from .instance_states import InstanceStates
 from .instances import Instances
@@ -186,6 +187,7 @@ class GanetiRapiClient(
     Placement,
     Plans,
     Webhooks,
+    Identities,
 ):
     """The REST interface of a cluster.
 

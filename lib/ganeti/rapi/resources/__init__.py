@@ -23,6 +23,7 @@ from ganeti.rapi.resources import (
     quota,
     records,
     service,
+    sessions,
     webhooks,
 )
 from ganeti.rapi.resources.common import Table
@@ -49,6 +50,7 @@ RESOURCES: Final[tuple[Resource, ...]] = tuple(
                 quota,
                 records,
                 service,
+                sessions,
                 webhooks,
             )
             for resource in module.RESOURCES
