@@ -29,10 +29,14 @@ TRACING = ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"]
 WEBSOCKET = ["wsproto>=1.2"]
 #: With it, the REST daemon checks passwords by PAM.
 PAM = ["pamela>=1.0"]
+#: With it, people log in at another server by OpenID Connect.
+OIDC = ["Authlib>=1.2,<2"]
 DEVELOPMENT = [
     *TRACING,
     *WEBSOCKET,
     *PAM,
+    *OIDC,
+    "oidc-provider-mock",
     "websockets",
     "pytest",
     "pytest-xdist",
@@ -72,7 +76,13 @@ setup(
     packages=find_packages("lib"),
     package_data={"": ["*.rst", "py.typed"]},
     install_requires=RUNTIME,
-    extras_require={"dev": DEVELOPMENT, "tracing": TRACING, "websocket": WEBSOCKET, "pam": PAM},
+    extras_require={
+        "dev": DEVELOPMENT,
+        "tracing": TRACING,
+        "websocket": WEBSOCKET,
+        "pam": PAM,
+        "oidc": OIDC,
+    },
     entry_points={
         "console_scripts": [f"gnt-{name}=ganeti.client.gnt_{name}.program:run" for name in COMMANDS]
     },

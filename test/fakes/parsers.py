@@ -93,6 +93,7 @@ from ganeti.rapi import (
     selectors,
     users,
 )
+from ganeti.rapi.oidc import settings as oidc_settings
 from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
 from ganeti.storage import rbd
@@ -606,6 +607,14 @@ TEXTS: dict[str, Parser] = {
                     "start_node_daemon": False,
                 }
             ),
+        ),
+    ),
+    "OpenID Connect": Parser(
+        lambda text: oidc_settings.parse_settings(text, lambda _words: []),
+        (
+            '{"issuer": "https://id.example.com", "client_id": "c", "client_secret": "s",'
+            ' "address": "https://h:5080", "rights": {"g": "read"}, "scopes": ["openid"],'
+            ' "after": "/x", "groups_claim": ["a", "b"], "name_prefix": "p-"}',
         ),
     ),
     "OS API": Parser(os_definitions.parse_api_versions, ("15\n20\n",), (os_definitions._Wrong,)),

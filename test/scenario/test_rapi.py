@@ -205,6 +205,8 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     info = rest.get("/2/info")
     assert info["master"] == NODE1 and info["drbd_helper"] == info["drbd_usermode_helper"]
     assert rest.get("/2/quota") == []
+    for word in ("", "/callback", "/logout"):
+        assert rest("GET", f"/2/login/oidc{word}")[0] == 404
     assert "noop" in rest.get("/2/os")
     assert "noop" in [one["name"] for one in rest.get("/2/os?bulk=1")]
     rest.job("PUT", "/2/modify", {"maintain_node_health": False})

@@ -416,6 +416,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster", "filter_rule", "ndparams", "network", "rows"),
         ("export", "extstorage", "group", "instance", "job", "lock", "node", "os_definition"),
     ),
+    "rapi/oidc": (
+        ("settings",),
+        ("person", "verify"),
+        ("provider",),
+        ("flow",),
+        ("logins",),
+    ),
     "rapi": (
         (
             "client", "demand", "failures", "helper_process", "master", "pace", "passwords",
@@ -425,7 +432,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("events", "guesses", "kept_records", "placement", "rights"),
         ("event_socket", "pam", "roles", "webhooks"),
         ("growth", "users"),
-        ("credentials", "quotas", "sessions"),
+        ("credentials", "oidc", "quotas", "sessions"),
         ("login",),
         ("proofs",),
         ("certificates", "job_limits", "tokens"),
@@ -545,6 +552,8 @@ IMPORTERS = {
     "opentelemetry": {"utils/otlp.py"},
     "wsproto": {"http/frames.py"},
     "pamela": {"helpers/pam_check.py"},
+    "authlib": {"rapi/oidc/verify.py"},
+    "joserfc": {"rapi/oidc/verify.py"},
     "pyparsing": {"query/filter.py", "storage/drbd/parse.py"},
     # What people read on a terminal, and what they ask for over HTTP; neither package sees the
     # other.

@@ -107,6 +107,7 @@ class Paths:
     rapi_data_dir = _Under("data_dir", "rapi")
     rapi_users_file = _Under("rapi_data_dir", "users")
     rapi_roles_file = _Under("rapi_data_dir", "roles")
+    rapi_oidc_file = _Under("rapi_data_dir", "oidc.json")
 
     # Credentials.
     noded_cert_file = _Under("data_dir", "server.pem")

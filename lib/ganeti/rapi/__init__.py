@@ -40,6 +40,7 @@ the job.
 :mod:`.limited_ops`     which opcodes such a user may submit
 :mod:`.passwords`       the forms of a password in the users file
 :mod:`.pam`             passwords which the machine checks
+:mod:`.oidc`            login at another server
 :mod:`.helper_process`  runs a program for a request
 :mod:`.guesses`         limits how often passwords may be guessed, and whose check comes next
 :mod:`.placement`       questions about placement, answered by processes

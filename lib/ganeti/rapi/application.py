@@ -419,7 +419,9 @@ class RestApplication:
         secret = call.secret or (not isinstance(operation, Job) and operation.secret)
         may_compress = media_type == JSON and not secret and len(body) >= compression.LEAST_BYTES
         coded = may_compress and call.coding.gzip
-        if isinstance(operation, Read):
+        # What is for one login only has no tag, and nobody stores it.
+        once = call.status != 200 or any(name == "Set-Cookie" for name, _ in call.answer_headers)
+        if isinstance(operation, Read) and not once:
             etag = call.etag or represent.content_etag(body)
             wanted = call.headers.get("if-none-match")
             unchanged = wanted is not None and represent.tag_matches(wanted, etag, weak=True)

@@ -6,6 +6,7 @@ import dataclasses
 
 from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.login import SecondFactor
+from ganeti.rapi.oidc.logins import OidcLogins
 from ganeti.rapi.sessions import Sessions
 from ganeti.rapi.users import Users
 
@@ -17,9 +18,11 @@ class Proofs:
     :ivar users: None for a server without a users file.
     :ivar sessions: None for a server without sessions.
     :ivar factors: the second factors which users may have.
+    :ivar oidc: logins at another server; None for a server without a users file.
     """
 
     records: KeptRecords
     users: Users | None = None
     sessions: Sessions | None = None
     factors: list[SecondFactor] = dataclasses.field(default_factory=list)
+    oidc: OidcLogins | None = None

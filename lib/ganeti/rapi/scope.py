@@ -54,6 +54,9 @@ OPEN: Final = frozenset(
         "session",
         "sessions",
         "sessions_id",
+        "login_oidc",
+        "login_oidc_callback",
+        "login_oidc_logout",
     }
 )
 #: Operations which serve a limited user what he may see, with all methods or one; all others need

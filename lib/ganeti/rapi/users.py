@@ -123,7 +123,7 @@ def parse(
     return users, problems
 
 
-class _File:
+class ChangingFile:
     """A file which is read again when it has changed.
 
     :param what: what it defines, for the log.
@@ -179,9 +179,9 @@ class Users:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         pam: Pam | None = None,
     ) -> None:
-        self._file = _File(path, "users")
+        self._file = ChangingFile(path, "users")
         self._text = ""
-        self._roles_file = _File(roles_path, "roles")
+        self._roles_file = ChangingFile(roles_path, "roles")
         self.rules = roles_file.Rules()
         self._handlers = handlers
         self._clock = clock
@@ -221,7 +221,7 @@ class Users:
         _log.info("%d users may use the interface", len(self._accounts))
 
     @staticmethod
-    def _report(file: _File, problems: list[str]) -> None:
+    def _report(file: ChangingFile, problems: list[str]) -> None:
         for problem in problems:
             _log.warning("%s: %s", file.path, problem)
 

@@ -36,6 +36,7 @@ from ganeti.rapi.events import Hub
 from ganeti.rapi.identify import Identities
 from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.master import Master
+from ganeti.rapi.oidc.logins import OidcLogins
 from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.quotas import Quotas
 from ganeti.rapi.resources import RESOURCES
@@ -294,7 +295,9 @@ def _webhooks(options: argparse.Namespace, master: Master, hub: Hub) -> Webhooks
 
 def _proofs(records: KeptRecords, users: Users, options: argparse.Namespace) -> Proofs:
     limits = sessions.Limits(options.session_idle * 60.0, options.session_hours * 3600.0)
-    return Proofs(records, users, sessions.Sessions(records, users, limits, tls=not options.no_ssl))
+    of_browsers = sessions.Sessions(records, users, limits, tls=not options.no_ssl)
+    oidc = OidcLogins(paths.current().rapi_oidc_file, users)
+    return Proofs(records, users, of_browsers, oidc=oidc)
 
 
 def _identities(proofs: Proofs, users: Users) -> Identities:

@@ -60,6 +60,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
     yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
     yield Entry(here.rapi_roles_file, 0o640, RAPI, MASTERD)
+    yield Entry(here.rapi_oidc_file, 0o640, RAPI, MASTERD)
     yield from _run_files(here)
     yield from _logs(here)
 

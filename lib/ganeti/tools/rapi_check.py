@@ -1,4 +1,4 @@
-"""``rapi-passwd check``: finds mistakes in the users and roles files, and says who may do what.
+"""``rapi-passwd check``: finds mistakes in the files of users, and says who may do what.
 
 The files are read as the REST daemon reads them. Whether a right for some instances holds for an
 instance depends on its tags and its node group, which the master daemon knows; without it, the
@@ -7,8 +7,10 @@ selectors are shown.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from ganeti import errors
@@ -21,14 +23,17 @@ from ganeti.rapi import roles, scope, selectors
 from ganeti.rapi import users as rapi_users
 from ganeti.rapi.application import Router
 from ganeti.rapi.declare import Operation, Resource
+from ganeti.rapi.oidc import settings
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.rights import Area
+from ganeti.rapi.rights import parse as parse_rights
 from ganeti.rapi.roles import Rules
 from ganeti.rapi.selectors import Facts
 from ganeti.rapi.users import Account
 from ganeti.utils import fs, suggest
 
 _YES, _NO = 0, 1
+_OIDC: Final = os.path.basename(paths.Paths("").rapi_oidc_file)
 _INSTANCE: Final = "instance_name"
 # What a right for some instances has before its selector.
 _SIGN: Final = "@"
@@ -46,10 +51,14 @@ def run(users_path: str, roles_path: str, user: str | None, operation: str | Non
     found, problems = rapi_users.parse(_read(users_path), handlers, rules.roles)
     lines = [f"{roles_path}: {one}" for one in wrong] + [f"{users_path}: {one}" for one in problems]
     lines += [f"{roles_path}: {one}" for one in _missing_pools(rules, found.values())]
+    groups, wrong = _check_oidc(os.path.join(os.path.dirname(users_path), _OIDC), rules, handlers)
+    lines += wrong
     for line in lines:
         print(line, file=sys.stderr)
     if user is None:
         _summary(found.values())
+        for group, words in groups.items():
+            print(f"group {group} at the provider: {words}")
         return _NO if lines else _YES
     account = found.get(user)
     if account is None:
@@ -59,6 +68,24 @@ def run(users_path: str, roles_path: str, user: str | None, operation: str | Non
         _describe(account)
         return _NO if lines else _YES
     return _decide(account, rules, operation)
+
+
+def _check_oidc(
+    path: str, rules: Rules, handlers: Collection[str]
+) -> tuple[Mapping[str, str], list[str]]:
+    """Return the rights of groups at the provider of logins, and the mistakes of its settings."""
+    text = _read(path)
+    if not text:
+        return {}, []
+    try:
+        found = settings.parse_settings(
+            text, lambda words: parse_rights(words, rules.roles, handlers)[1]
+        )
+    except errors.ParseError as err:
+        return {}, [f"{path}: {err}"]
+    if importlib.util.find_spec("authlib") is None:
+        return found.rights, ["logins at a provider need the package python3-authlib on this node"]
+    return found.rights, []
 
 
 def _dot(hint: str) -> str:

@@ -80,6 +80,9 @@ GET /2/query/{resource}/fields
 GET /2/tags
 GET /version
 POST /2/login
+GET /2/login/oidc
+GET /2/login/oidc/callback
+GET /2/login/oidc/logout
 POST /2/logout
     """.strip().split("\n")
 )

@@ -35,6 +35,7 @@ PUBLISHED = {
     "DATA/rapi": (0o750, "rapi", "masterd"),
     "DATA/rapi/users": (0o640, "rapi", "masterd"),
     "DATA/rapi/roles": (0o640, "rapi", "masterd"),
+    "DATA/rapi/oidc.json": (0o640, "rapi", "masterd"),
     "RUN": (0o775, "masterd", "daemons"),
     "RUN/socket": (0o770, "masterd", "daemons"),
     "RUN/socket/ganeti-master": (0o660, "masterd", "daemons"),

@@ -35,6 +35,7 @@ def allowed_paths() -> frozenset[str]:
         here.rapi_cert_file,
         here.rapi_users_file,
         here.rapi_roles_file,
+        here.rapi_oidc_file,
         here.spice_cert_file,
         here.spice_cacert_file,
         here.witness_auth_file,

@@ -26,6 +26,7 @@ _SHAPES = {
     "rapi_cert_file": (0o440, users.RAPI, users.MASTERD),
     "rapi_users_file": (0o640, users.RAPI, users.MASTERD),
     "rapi_roles_file": (0o640, users.RAPI, users.MASTERD),
+    "rapi_oidc_file": (0o640, users.RAPI, users.MASTERD),
     "spice_cert_file": (0o440, users.NODED, users.MASTERD),
     "spice_cacert_file": (0o440, users.NODED, users.MASTERD),
     "witness_auth_file": (0o440, users.MASTERD, users.MASTERD),
