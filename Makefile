@@ -132,7 +132,7 @@ unit-packages:
 	-@devel/install-packages systemd logrotate apache2-bin
 	-@devel/install-packages python3-pycurl python3-simplejson python3-pyparsing python3-openssl \
 		python3-cryptography python3-yaml python3-pyinotify python3-wsproto \
-		python3-authlib python3-pamela
+		python3-authlib python3-pamela python3-pyotp python3-fido2 python3-segno
 	-@devel/install-packages libpam-wrapper
 
 docs-packages:

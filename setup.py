@@ -27,6 +27,8 @@ RUNTIME = [
 TRACING = ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"]
 #: With it, the REST daemon accepts WebSockets.
 WEBSOCKET = ["wsproto>=1.2"]
+#: With them, users of the REST daemon may have one-time codes and passkeys.
+FACTORS = ["pyotp>=2.6", "fido2>=0.9.1", "segno"]
 #: With it, the REST daemon checks passwords by PAM.
 PAM = ["pamela>=1.0"]
 #: With it, people log in at another server by OpenID Connect.
@@ -34,6 +36,7 @@ OIDC = ["Authlib>=1.2,<2"]
 DEVELOPMENT = [
     *TRACING,
     *WEBSOCKET,
+    *FACTORS,
     *PAM,
     *OIDC,
     "oidc-provider-mock",
@@ -82,6 +85,7 @@ setup(
         "websocket": WEBSOCKET,
         "pam": PAM,
         "oidc": OIDC,
+        "factors": FACTORS,
     },
     entry_points={
         "console_scripts": [f"gnt-{name}=ganeti.client.gnt_{name}.program:run" for name in COMMANDS]

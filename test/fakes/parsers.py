@@ -92,6 +92,7 @@ from ganeti.rapi import (
     roles,
     selectors,
     users,
+    webauthn,
 )
 from ganeti.rapi.oidc import settings as oidc_settings
 from ganeti.runbook import quiet
@@ -706,6 +707,7 @@ TEXTS: dict[str, Parser] = {
             "quota a = instances 1, memory 2g, disk 1t, vcpus 3\nquota pool:p = vcpus 1\n",
         ),
     ),
+    "bytes of a browser": Parser(webauthn.decode, ("AQID", "", "-_8")),
     "selector": Parser(selectors.parse, ("tag:a", "own", "instance:web*", "pool:x")),
     "end of a credential": Parser(
         lambda text: credentials.parse_expires(text, 1.8e9), ("30d", "2035-01-01", "never")
@@ -756,6 +758,9 @@ TEXTS |= {
 # -- bytes ---------------------------------------------------------------------------------------
 
 BYTES: dict[str, Parser] = {
+    "what a browser says about a page": Parser(
+        webauthn.challenge_of, (b'{"type": "webauthn.get", "challenge": "AQID", "origin": "x"}',)
+    ),
     # The name of a file may be too long.
     "archive of an appliance": Parser(
         _unpack_archive, (_archive("w"), _archive("w:gz"), _archive("w:xz")), (OSError,)

@@ -390,6 +390,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert len(rest.get("/2/query/node?fields=name,role")["data"]) == 3
     _questions_about_placement(rest)
     _credentials(rest)
+    _second_factors(rest)
     found = rest("PUT", "/2/query/node", {"fields": ["name"], "qfilter": ["=", "name", NODE2]})[1]
     assert found["data"] == [[[0, NODE2]]]
     assert rest.get("/2/query/node/fields?fields=name")["fields"][0]["name"] == "name"
@@ -417,6 +418,19 @@ def _credentials(rest: Rest) -> None:
     assert rest("DELETE", f"/2/tokens/{made['id']}") == (200, None)
     assert rest.get("/2/certificates") == []
     assert rest("DELETE", "/2/certificates/nosuch")[0] == 404
+
+
+def _second_factors(rest: Rest) -> None:
+    assert rest.get("/2/totp") == {"active": False, "recovery_codes": 0}
+    assert rest("POST", "/2/totp", {"password": "wrong"})[0] == 403
+    assert rest("PUT", "/2/totp", {"code": "123456"})[0] == 409
+    assert rest.get("/2/passkeys") == []
+    assert rest("POST", "/2/passkeys/challenge", {"password": "wrong"})[0] == 403
+    assert rest("POST", "/2/passkeys", {"credential": {}})[0] == 400
+    assert rest("DELETE", "/2/passkeys/x")[0] == 404
+    status, options = rest("POST", "/2/login/passkey/challenge")
+    assert status == 200 and options["userVerification"] == "required"
+    assert rest("POST", "/2/login/passkey", {"credential": {}})[0] == 401
 
 
 def _questions_about_placement(rest: Rest) -> None:

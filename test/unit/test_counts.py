@@ -41,7 +41,7 @@ MODULES = {
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
         556,
     ),
-    "ganeti-rapi": ("import ganeti.server.rapi", 185),
+    "ganeti-rapi": ("import ganeti.server.rapi", 192),
     "ganeti-confd": ("import ganeti.server.confd", 119),
     "ganeti-mond": ("import ganeti.server.mond", 88),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 63),

@@ -44,6 +44,8 @@ _TESTED = {
     "wsproto": ("python3-wsproto", ("http/test_websocket.py",)),
     "pamela": ("python3-pamela", ("rapi/test_pam.py",)),
     "authlib": ("python3-authlib", ("rapi/test_oidc.py",)),
+    "pyotp": ("python3-pyotp", ("rapi/test_totp.py",)),
+    "fido2": ("python3-fido2", ("rapi/test_passkeys.py",)),
 }
 # Parts of packages which are imported under names of their own.
 _PARTS = {
@@ -51,6 +53,7 @@ _PARTS = {
     "OpenSSL": ("cryptography", "_cffi_backend", "cffi"),
     "yaml": ("_yaml",),
     "wsproto": ("h11",),
+    "fido2": ("six",),
 }
 # Those which wait for the server need no other client, and the provider of logins for the tests
 # needs a later Authlib itself.

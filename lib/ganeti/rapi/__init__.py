@@ -25,6 +25,11 @@ the job.
 :mod:`.kept_records`    the daemon's copy of sessions, tokens and their like
 :mod:`.sessions`        sessions of browsers, and their cookie
 :mod:`.login`           a login with a password, and a code
+:mod:`.totp`            one-time codes: secrets, codes, recovery codes
+:mod:`.totp_factor`     one-time codes as a second factor: enrolment, checks, limits
+:mod:`.sealed`          secrets which are encrypted in the configuration
+:mod:`.passkeys`        passkeys of users: records, challenges, ceremonies
+:mod:`.webauthn`        checks the answers of authenticators
 :mod:`.listeners`       ends connections which stay open, with the identity of their user
 :mod:`.proofs`          the parts of the daemon that know what proves an identity
 :mod:`.credentials`     what access tokens and client certificates share

@@ -13,6 +13,7 @@ from ganeti.http.event_server import Incoming
 from ganeti.http.messages import Head, Refused
 from ganeti.rapi import challenge, sessions
 from ganeti.rapi.proofs import Proofs
+from ganeti.rapi.totp_factor import TotpFactor
 from ganeti.rapi.users import User
 
 
@@ -72,3 +73,31 @@ class Identities:
     def challenge(self, head: Head) -> Refused:
         """Make the error for a request which needs credentials and has none."""
         return challenge.unauthorized(head)
+
+
+class PasswordAlone:
+    """The way in for a password in every request (``Authorization: Basic``).
+
+    It is refused for users with a second factor, whose password alone proves nothing.
+
+    :param inner: the way in which passwords are checked.
+    """
+
+    def __init__(self, inner: Way, factor: TotpFactor) -> None:
+        self._inner = inner
+        self._factor = factor
+
+    async def identify(self, incoming: Incoming) -> User | None:
+        """Return the user of a request; None if it has no password.
+
+        :raises Refused: those of the inner way; 403 for a user with a second factor; 503 if it
+            cannot be known whether he has one.
+        """
+        user = await self._inner.identify(incoming)
+        if user is not None and await self._factor.needed(user.name):
+            raise Refused(
+                403,
+                f"user {user.name} has a second factor, so a password in every request is not"
+                " sufficient. Log in (POST /2/login), or use a token (rapi-passwd token add).",
+            )
+        return user

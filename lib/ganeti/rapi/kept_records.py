@@ -109,6 +109,15 @@ class KeptRecords:
             await self._refresh(0)
         return self._valid((kind, key))
 
+    async def known(self, kind: str, key: str) -> AccessRecord | None:
+        """Return a record as :meth:`get`; one that is younger than :data:`FRESH_S` may be missed.
+
+        For keys that are no secrets, such as the name of a user: most of them have no record, and
+        each request would ask the master.
+        """
+        await self._refresh(FRESH_S)
+        return self._valid((kind, key))
+
     async def of_owner(self, kind: str, owner: str) -> list[AccessRecord]:
         """Return the records of a user, the oldest one first; the error is that of :meth:`get`."""
         return [one for one in await self.every(kind) if one.owner == owner]

@@ -7,7 +7,9 @@ import dataclasses
 from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.login import SecondFactor
 from ganeti.rapi.oidc.logins import OidcLogins
+from ganeti.rapi.passkeys import Passkeys
 from ganeti.rapi.sessions import Sessions
+from ganeti.rapi.totp_factor import TotpFactor
 from ganeti.rapi.users import Users
 
 
@@ -19,6 +21,8 @@ class Proofs:
     :ivar sessions: None for a server without sessions.
     :ivar factors: the second factors which users may have.
     :ivar oidc: logins at another server; None for a server without a users file.
+    :ivar totp: the one-time codes of users; None for a server without them.
+    :ivar passkeys: None for a server without them.
     """
 
     records: KeptRecords
@@ -26,3 +30,5 @@ class Proofs:
     sessions: Sessions | None = None
     factors: list[SecondFactor] = dataclasses.field(default_factory=list)
     oidc: OidcLogins | None = None
+    totp: TotpFactor | None = None
+    passkeys: Passkeys | None = None

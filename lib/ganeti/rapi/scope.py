@@ -57,6 +57,12 @@ OPEN: Final = frozenset(
         "login_oidc",
         "login_oidc_callback",
         "login_oidc_logout",
+        "login_passkey",
+        "login_passkey_challenge",
+        "totp",
+        "passkeys",
+        "passkeys_challenge",
+        "passkeys_id",
     }
 )
 #: Operations which serve a limited user what he may see, with all methods or one; all others need

@@ -21,27 +21,31 @@ import logging
 import os
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ganeti import __version__
+from ganeti import __version__, errors
 from ganeti.constants import ssconf
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
 from ganeti.platform import hosts, machine, paths
-from ganeti.rapi import job_limits, sessions
+from ganeti.rapi import job_limits, sealed, sessions
 from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.certificates import Asking, Certificates
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
-from ganeti.rapi.identify import Identities
+from ganeti.rapi.identify import Identities, PasswordAlone, Way
 from ganeti.rapi.kept_records import KeptRecords
 from ganeti.rapi.master import Master
 from ganeti.rapi.oidc.logins import OidcLogins
+from ganeti.rapi.passkeys import Passkeys
 from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.quotas import Quotas
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.scope import Scopes
+from ganeti.rapi.sealed import Seal
 from ganeti.rapi.tokens import Tokens
+from ganeti.rapi.totp_factor import TotpFactor
 from ganeti.rapi.users import Users
 from ganeti.rapi.webhooks import addresses
 from ganeti.rapi.webhooks.courier import Poster
@@ -93,6 +97,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f" (default {job_limits.PER_MINUTE})",
     )
     add(
+        "--webhook-network",
+        action="append",
+        default=[],
+        type=_network,
+        metavar="NETWORK",
+        help="also send webhooks to these addresses of this machine or of its links, such as"
+        " 127.0.0.0/8; may be given several times",
+    )
+    add(
+        "--webhook-ca",
+        default="",
+        metavar="FILE",
+        help="certificates of the authorities which receivers of webhooks may have (default: those"
+        " of the system)",
+    )
+    _add_login_options(add)
+
+
+def _add_login_options(add: Callable[..., object]) -> None:
+    """Add the options about sessions and passkeys."""
+    add(
         "--session-idle",
         type=_from_one,
         default=int(sessions.IDLE_S / 60),
@@ -108,20 +133,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"end a session this time after the login (default {int(sessions.WHOLE_S / 3600)})",
     )
     add(
-        "--webhook-network",
-        action="append",
-        default=[],
-        type=_network,
-        metavar="NETWORK",
-        help="also send webhooks to these addresses of this machine or of its links, such as"
-        " 127.0.0.0/8; may be given several times",
-    )
-    add(
-        "--webhook-ca",
+        "--passkey-host",
+        metavar="NAME",
         default="",
-        metavar="FILE",
-        help="certificates of the authorities which receivers of webhooks may have (default: those"
-        " of the system)",
+        help="host name in the addresses of pages which use passkeys (default: the name of the"
+        " cluster)",
     )
 
 
@@ -139,12 +155,14 @@ class RestDaemon(NamedTuple):
 
     :ivar tls: settings of TLS; None for plain HTTP.
     :ivar watch: notices changes of the file with the users; None where that is not possible.
+    :ivar seal: encrypts the secrets of users; None on a machine without a confd key.
     """
 
     sock: socket.socket
     tls: ssl.SSLContext | None
     access_log: AccessLog
     watch: inotify.DirectoryWatch | None
+    seal: Seal | None
 
 
 def check(options: argparse.Namespace) -> None:
@@ -190,7 +208,7 @@ def prepare(options: argparse.Namespace) -> RestDaemon:
     # Before the file is first read, so that no change is missed between the two.
     watch = inotify.watch(here.rapi_data_dir)
     logging.info("serving %s port %d%s", address, options.port, "" if tls else ", without TLS")
-    return RestDaemon(sock, tls, access_log, watch)
+    return RestDaemon(sock, tls, access_log, watch, _seal())
 
 
 def run(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) -> int | None:
@@ -206,7 +224,7 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
     loop.set_exception_handler(event_loop.log_unawaited)
     master = Master()
     users = _users()
-    proofs = _proofs(KeptRecords(master), users, options)
+    proofs = _proofs(KeptRecords(master), users, options, rapi.seal)
     hub = Hub(master)
     webhooks = _webhooks(options, master, hub)
     application = RestApplication(
@@ -293,19 +311,40 @@ def _webhooks(options: argparse.Namespace, master: Master, hub: Hub) -> Webhooks
     return Webhooks(master, hub, Poster(cluster, allowed, ca_file=options.webhook_ca).post)
 
 
-def _proofs(records: KeptRecords, users: Users, options: argparse.Namespace) -> Proofs:
+def _proofs(
+    records: KeptRecords, users: Users, options: argparse.Namespace, seal: Seal | None
+) -> Proofs:
     limits = sessions.Limits(options.session_idle * 60.0, options.session_hours * 3600.0)
     of_browsers = sessions.Sessions(records, users, limits, tls=not options.no_ssl)
     oidc = OidcLogins(paths.current().rapi_oidc_file, users)
-    return Proofs(records, users, of_browsers, oidc=oidc)
+    codes = TotpFactor(records, seal, _cluster_name)
+    keys = Passkeys(records, lambda: options.passkey_host or _cluster_name())
+    return Proofs(records, users, of_browsers, [codes], oidc=oidc, totp=codes, passkeys=keys)
 
 
 def _identities(proofs: Proofs, users: Users) -> Identities:
     """Return the ways in which users may identify themselves, in their order."""
-    records = proofs.records
+    records, codes = proofs.records, proofs.totp
     of_browsers = () if proofs.sessions is None else (proofs.sessions,)
-    ways = (Tokens(records, users), users, *of_browsers, Certificates(records, users))
+    passwords: Way = users if codes is None else PasswordAlone(users, codes)
+    ways = (Tokens(records, users), passwords, *of_browsers, Certificates(records, users))
     return Identities(ways, proofs)
+
+
+def _seal() -> Seal | None:
+    """Read the confd key, before the daemon drops its privileges."""
+    try:
+        return sealed.of_cluster()
+    except errors.ConfigurationError as err:
+        logging.warning("one-time codes of users cannot be checked: %s", err)
+        return None
+
+
+def _cluster_name() -> str:
+    try:
+        return fs.read_file(paths.current().ssconf_file(ssconf.CLUSTER_NAME)).strip()
+    except OSError:
+        return ""
 
 
 def _users() -> Users:

@@ -18,6 +18,8 @@ Each module with a function ``main`` is one program; the starters are in the top
 :mod:`.rapi_credentials`  lists and removes what ``rapi-passwd`` has added beside users
 :mod:`.rapi_tokens`       ``rapi-passwd token``: makes, lists and removes access tokens
 :mod:`.rapi_certificates` ``rapi-passwd certificate``: adds and removes client certificates
+:mod:`.rapi_totp`         ``rapi-passwd totp``: one-time codes of users
+:mod:`.rapi_passkeys`     ``rapi-passwd passkey``: lists and removes passkeys of users
 :mod:`.config_files`      what the three programs on configuration files share
 :mod:`.config_journal`    ``cfgshell --journal``: a journal which does not belong to the file
 :mod:`.cfgupgrade`        ``cfgupgrade``: converts a configuration to another version

@@ -58,6 +58,14 @@ def make_parser(kind: str, description: str, adding: str) -> argparse.ArgumentPa
     add.add_argument(
         "--label", metavar="TEXT", default="", help=f"says in lists what the {kind} is for"
     )
+    add_list_and_remove(commands, kind)
+    return parser
+
+
+def add_list_and_remove(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], kind: str
+) -> None:
+    """Describe the commands which list and remove records of a kind."""
     listing = commands.add_parser("list", allow_abbrev=False, help=f"list {kind}s")
     listing.add_argument("user", nargs="?", help=f"only the {kind}s of this user")
     removing = commands.add_parser(
@@ -65,18 +73,18 @@ def make_parser(kind: str, description: str, adding: str) -> argparse.ArgumentPa
     )
     removing.add_argument("id", nargs="*", help=f"id of a {kind}, as the list shows it")
     removing.add_argument("--user", metavar="USER", help=f"remove all {kind}s of this user")
-    return parser
 
 
-def run(kind: str, options: argparse.Namespace, add: Add) -> int:
+def run(kind: str, options: argparse.Namespace, add: Add | None = None) -> int:
     """Run a command; returns the exit code.
 
+    :param add: None for a kind which no command adds.
     :raises errors.GenericError: the command is not possible.
     """
     with luxi.Client(connect_timeout_s=rapi_passwd.CONNECT_S) as master:
-        if options.command == "add":
+        if add is not None and options.command == "add":
             path = paths.current().rapi_users_file
-            _check_user(path, options.user)
+            check_user(path, options.user)
             if options.rights:
                 rapi_passwd.check_rights(options.rights, rapi_passwd.present_roles(path))
             add(master, options)
@@ -104,7 +112,7 @@ def put(master: luxi.Client, record: AccessRecord) -> str:
     return f"{record.kind} {credentials.public_id(record.key)} of user '{record.owner}' {end}"
 
 
-def _check_user(path: str, name: str) -> None:
+def check_user(path: str, name: str) -> None:
     """Check that the users file has a user.
 
     :raises ParameterError: it has none with this name.

@@ -44,7 +44,9 @@ CONNECT_S: Final = 5.0
 #: (``make_parser()`` and ``run(options)``), which needs the master.
 SUBJECTS: Final = {
     "certificate": "ganeti.tools.rapi_certificates",
+    "passkey": "ganeti.tools.rapi_passkeys",
     "token": "ganeti.tools.rapi_tokens",
+    "totp": "ganeti.tools.rapi_totp",
 }
 
 
@@ -84,7 +86,8 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         description="Set the password and the rights of a user of the REST interface.",
         epilog="'rapi-passwd token --help' and 'rapi-passwd certificate --help' explain how"
-        " programs identify themselves.",
+        " programs identify themselves, 'rapi-passwd totp --help' and 'rapi-passwd passkey --help'"
+        " what users have besides passwords.",
     )
     add = parser.add_argument
     add("user", nargs="?", help="name of the user")

@@ -155,7 +155,12 @@ def test_no_job_is_submitted_without_a_user() -> None:
         for method, operation in resource.operations.items()
         if not operation.access and not isinstance(operation, Read)
     ]
-    assert anonymous == ["POST /2/login", "POST /2/logout"]
+    assert anonymous == [
+        "POST /2/login",
+        "POST /2/login/passkey",
+        "POST /2/login/passkey/challenge",
+        "POST /2/logout",
+    ]
 
 
 @pytest.mark.parametrize(

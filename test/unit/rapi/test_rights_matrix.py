@@ -83,6 +83,8 @@ POST /2/login
 GET /2/login/oidc
 GET /2/login/oidc/callback
 GET /2/login/oidc/logout
+POST /2/login/passkey
+POST /2/login/passkey/challenge
 POST /2/logout
     """.strip().split("\n")
 )

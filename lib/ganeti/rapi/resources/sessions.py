@@ -23,10 +23,10 @@ from ganeti.rapi.declare import (
     Result,
 )
 from ganeti.rapi.resources.common import NULL
-from ganeti.rapi.sessions import Sessions
+from ganeti.rapi.sessions import Opened, Sessions
 from ganeti.rapi.users import User
 
-_COOKIE: Final = {"Set-Cookie": "the cookie of the session"}
+COOKIE: Final = {"Set-Cookie": "the cookie of the session"}
 
 
 class _Session(TypedDict):
@@ -52,7 +52,7 @@ class _Who(TypedDict):
     session: _Session | None
 
 
-def _sessions(call: Call) -> Sessions:
+def sessions_of(call: Call) -> Sessions:
     """Return the sessions.
 
     :raises Refused: 403 for a server which has none.
@@ -63,7 +63,7 @@ def _sessions(call: Call) -> Sessions:
 
 
 async def _log_in(call: Call) -> dict[str, Any]:
-    found = _sessions(call)
+    found = sessions_of(call)
     assert call.identity.users is not None and call.incoming is not None
     opened = await login.log_in(
         found,
@@ -74,6 +74,12 @@ async def _log_in(call: Call) -> dict[str, Any]:
         password=call.body["password"],
         code=call.body["code"],
     )
+    return begun(call, opened)
+
+
+def begun(call: Call, opened: Opened) -> dict[str, Any]:
+    """Set the cookie of a session which has begun; returns the answer."""
+    found = sessions_of(call)
     call.answer_headers.append(("Set-Cookie", opened.cookie))
     user = found.user_of(opened.record, opened.secret)
     assert user is not None
@@ -121,7 +127,7 @@ async def _list(call: Call) -> list[dict[str, Any]]:
 
 
 async def _end(call: Call) -> None:
-    found = _sessions(call)
+    found = sessions_of(call)
     assert call.who is not None
     wanted = call.uri["session_id"]
     for one in await found.every(_owner(call, call.who)):
@@ -144,7 +150,7 @@ def _owner(call: Call, user: User) -> str | None:
 
 
 _ONE: Final = typed.of(_Session)
-_RESULT: Final = Result(
+RESULT: Final = Result(
     typed.of(_Who),
     "the user, his rights, how he is identified (password, session, token or certificate), and his"
     " session with its limits",
@@ -160,7 +166,7 @@ RESOURCES: Final = (
                 "Begin a session for a browser. The answer sets its cookie, which ends with the"
                 " browser. The body of an answer 401 names in factors what the user has to give"
                 " besides his password.",
-                _RESULT,
+                RESULT,
                 fields={
                     "user": Field(ht.NonEmptyString, "name of the user", required=True),
                     "password": Field(ht.Str, "his password", required=True),
@@ -169,7 +175,7 @@ RESOURCES: Final = (
                 access=ANYBODY,
                 # A password waits for its turn, and is no request to the master.
                 waits=True,
-                headers=_COOKIE,
+                headers=COOKIE,
                 alone=True,
                 identifies=True,
             ),
@@ -184,7 +190,7 @@ RESOURCES: Final = (
                 "End the session whose cookie the request has, if any, and remove the cookie.",
                 NULL,
                 access=ANYBODY,
-                headers=_COOKIE,
+                headers=COOKIE,
                 alone=True,
                 identifies=True,
             ),
@@ -198,7 +204,7 @@ RESOURCES: Final = (
                 _present,
                 "Who sends the request, and with which rights. This does not count as a use of the"
                 " session.",
-                _RESULT,
+                RESULT,
                 access=USERS,
             ),
         },
