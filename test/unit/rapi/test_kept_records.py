@@ -81,6 +81,21 @@ def test_one_daemon_sees_the_changes_of_another(lab: Lab) -> None:
     run(body)
 
 
+def test_what_is_removed_is_gone_although_another_daemon_changed_something(lab: Lab) -> None:
+    async def body() -> None:
+        await lab.records.change(put(record("a")), put(record("b")))
+        assert await lab.records.get("token", "a") is not None
+        other = lab.daemon()
+        await other.change(put(record("c")))
+        await lab.records.change(remove("token", "a"))
+        # A question is on its way, and others are answered from the copy meanwhile.
+        async with lab.records._turn:
+            assert await lab.records.every("token") == [record("b")]
+        assert {one.key for one in await lab.records.every("token")} == {"b", "c"}
+
+    run(body)
+
+
 def test_a_copy_that_is_new_enough_asks_nothing(lab: Lab) -> None:
     async def body() -> None:
         await lab.records.change(put(record("a")))
