@@ -195,7 +195,8 @@ class KeptRecords:
                 return self._age(self._asked_at) >= most_age_s
             return self._asked_at is None or self._asked_at < called_at
 
-        if due():
+        # Without a copy, the question which is on its way is waited for.
+        if due() or not self._serves():
             async with self._turn:
                 if due():
                     await self._ask()

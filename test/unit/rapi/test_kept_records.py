@@ -124,6 +124,34 @@ def test_unknown_keys_share_questions(lab: Lab) -> None:
     run(body)
 
 
+def test_the_first_question_answers_all_who_come_meanwhile(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon which has just begun has no copy, and refuses nobody before it has one."""
+
+    async def body() -> None:
+        await lab.records.change(put(record("a")))
+        new, begun, answered = lab.daemon(), asyncio.Event(), asyncio.Event()
+        ask = lab.master.call
+
+        async def slow(method: str, *args: Any, timeout_s: float | None = None) -> Any:
+            begun.set()
+            await answered.wait()
+            return await ask(method, *args, timeout_s=timeout_s)
+
+        monkeypatch.setattr(lab.master, "call", slow)
+        first = asyncio.create_task(new.every("token"))
+        await begun.wait()
+        others = [asyncio.create_task(new.get("token", "a")) for _ in range(3)]
+        await asyncio.sleep(0)
+        answered.set()
+        assert [one.key for one in await first] == ["a"]
+        assert all([await one for one in others])
+        assert lab.questions == 1
+
+    run(body)
+
+
 def test_a_record_ends_with_its_time(lab: Lab) -> None:
     async def body() -> None:
         await lab.records.change(put(record("a", expires=NOW + lab.time + 60)))
