@@ -495,7 +495,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "cfgshell", "cfgupgrade", "daemon_util", "query_config", "rapi_credentials",
             "sanitize_config",
         ),
-        ("rapi_certificates", "rapi_passkeys", "rapi_tokens", "rapi_totp"),
+        ("rapi_certificates", "rapi_passkeys", "rapi_sessions", "rapi_tokens", "rapi_totp"),
     ),
     "utils": (
         (

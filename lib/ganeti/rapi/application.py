@@ -396,10 +396,12 @@ class RestApplication:
     def _remains(self, call: Call) -> listeners.Remains:
         """Return what asks whether the user of an open connection is still the same."""
 
+        account = None if call.who is None else self._identities.account(call.who)
+
         async def remains() -> bool:
             if call.who is None or call.incoming is None:
                 return True
-            return await self._identities.remains(call.incoming, call.who)
+            return await self._identities.remains(call.incoming, call.who, account)
 
         return remains
 

@@ -14,7 +14,7 @@ from ganeti.http.messages import Head, Refused
 from ganeti.rapi import challenge, sessions
 from ganeti.rapi.proofs import Proofs
 from ganeti.rapi.totp_factor import TotpFactor
-from ganeti.rapi.users import User
+from ganeti.rapi.users import Account, User
 
 
 class Way(Protocol):
@@ -51,10 +51,17 @@ class Identities:
                 return user
         return None
 
-    async def remains(self, incoming: Incoming, user: User) -> bool:
+    def account(self, user: User) -> Account | None:
+        """Return the line of a user who has sent a password; None for others."""
+        users = None if self.proofs is None else self.proofs.users
+        return users.account(user.name) if users is not None and user.by == "password" else None
+
+    async def remains(self, incoming: Incoming, user: User, account: Account | None) -> bool:
         """Return whether the user of an open connection is still the same, with the same rights.
 
         To ask is no use of a session.
+
+        :param account: his line when the connection began, as :meth:`account` returned it.
         """
         proofs = self.proofs
         try:
@@ -62,8 +69,7 @@ class Identities:
                 found = await proofs.sessions.present(incoming)
             elif user.by == "password" and proofs is not None and proofs.users is not None:
                 # The password itself is not checked again: that is slow.
-                account = proofs.users.account(user.name)
-                return account is not None and account.rights == user.rights
+                return account is not None and self.account(user) == account
             else:
                 found = await self.identify(incoming)
         except Refused:

@@ -249,11 +249,6 @@ class Sessions:
         """Return for how long a session may have no requests: the shorter one of two limits."""
         return min(float(record.data.get("idle", self._limits.idle_s)), self._limits.idle_s)
 
-    def ends_at(self, record: AccessRecord) -> float:
-        """Return when a session ends without further requests, in seconds since 1970."""
-        idle_end = _last_use(record) + self.idle_s(record)
-        return idle_end if record.expires is None else min(idle_end, record.expires)
-
     async def _user(self, secret: str) -> tuple[User, AccessRecord] | None:
         record = await self._record(secret)
         user = None if record is None else self.user_of(record, secret)
@@ -301,13 +296,13 @@ class Sessions:
         ).hexdigest()
 
     def _is_idle(self, record: AccessRecord) -> bool:
-        return _last_use(record) + self.idle_s(record) <= self._records.now()
+        return last_use(record) + self.idle_s(record) <= self._records.now()
 
     async def _keys_to_end(self, name: str, secret: str) -> list[str]:
         """Return the sessions which end with a login."""
         own = await self._records.of_owner(KIND, name)
         idle = [one.key for one in own if self._is_idle(one)]
-        left = sorted((one for one in own if not self._is_idle(one)), key=_last_use)
+        left = sorted((one for one in own if not self._is_idle(one)), key=last_use)
         extra = max(0, len(left) - (MOST_OF_USER - 1))
         found = {*idle, *(one.key for one in left[:extra])}
         former = await self._record(secret)
@@ -316,8 +311,19 @@ class Sessions:
         return sorted(found)
 
 
-def _last_use(record: AccessRecord) -> float:
+def last_use(record: AccessRecord) -> float:
+    """Return the time of the last request of a session, or of its login."""
     return max(record.ctime, record.used or 0.0)
+
+
+def end_of(record: AccessRecord, idle_s: float | None = None) -> float:
+    """Return when a session ends without further requests, in seconds since 1970.
+
+    :param idle_s: how long it may have no requests; None for the limit at its login.
+    """
+    limit_s = float(record.data.get("idle", IDLE_S)) if idle_s is None else idle_s
+    idle_end = last_use(record) + limit_s
+    return idle_end if record.expires is None else min(idle_end, record.expires)
 
 
 def _printable(text: str) -> str:
@@ -336,8 +342,8 @@ def shown(sessions: Sessions, record: AccessRecord, current: str = "") -> Mappin
         "address": str(record.data.get("address", "")),
         "agent": str(record.data.get("agent", "")),
         "since": record.ctime,
-        "used": _last_use(record),
-        "ends": sessions.ends_at(record),
+        "used": last_use(record),
+        "ends": end_of(record, sessions.idle_s(record)),
         "ends_at_last": record.expires,
         "idle_s": sessions.idle_s(record),
         "current": public_id(record) == current,

@@ -16,6 +16,7 @@ Each module with a function ``main`` is one program; the starters are in the top
 :mod:`.rapi_passwd`       ``rapi-passwd``: sets passwords and rights of users of the REST interface
 :mod:`.rapi_check`        ``rapi-passwd check``: what is wrong with the files, and who may do what
 :mod:`.rapi_credentials`  lists and removes what ``rapi-passwd`` has added beside users
+:mod:`.rapi_sessions`     ``rapi-passwd session``: lists and ends sessions of browsers
 :mod:`.rapi_tokens`       ``rapi-passwd token``: makes, lists and removes access tokens
 :mod:`.rapi_certificates` ``rapi-passwd certificate``: adds and removes client certificates
 :mod:`.rapi_totp`         ``rapi-passwd totp``: one-time codes of users

@@ -45,6 +45,7 @@ CONNECT_S: Final = 5.0
 SUBJECTS: Final = {
     "certificate": "ganeti.tools.rapi_certificates",
     "passkey": "ganeti.tools.rapi_passkeys",
+    "session": "ganeti.tools.rapi_sessions",
     "token": "ganeti.tools.rapi_tokens",
     "totp": "ganeti.tools.rapi_totp",
 }

@@ -356,7 +356,7 @@ def test_a_stream_of_events_ends_with_the_session(
         used = lab.proofs.records._noted.copy()
 
         async def remains() -> bool:
-            return await identities.remains(request, user)
+            return await identities.remains(request, user, None)
 
         serving = asyncio.create_task(listeners.serve(work(), remains))
         stream = listeners.parts(parts(), remains)
@@ -383,9 +383,15 @@ def test_a_listener_with_a_password_ends_with_its_user(lab: Lab) -> None:
         assert user is not None
         identities = Identities([users], lab.proofs)
         request = Incoming(messages.parse_head(b"GET / HTTP/1.1\r\nHost: h"), "192.0.2.1")
-        assert await identities.remains(request, user)
+        account = identities.account(user)
+        assert await identities.remains(request, user, account)
+        lab.file.write_text(USERS.replace("jill pw", "jill other"))
+        lab.moved += 3
+        assert not await identities.remains(request, user, account)
+        account = identities.account(user)
+        assert await identities.remains(request, user, account)
         lab.file.write_text("root pw write\n")
         lab.moved += 3
-        assert not await identities.remains(request, user)
+        assert not await identities.remains(request, user, account)
 
     asyncio.run(body())
