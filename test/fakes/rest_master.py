@@ -129,6 +129,35 @@ RECORDS: dict[str, Any] = {
         ],
         "more_locks": 0,
     },
+    "QueryFailoverStatus": {
+        "auto_failover": 30,
+        "master": "node1",
+        "witness": {
+            "url": "https://witness.example.com/c",
+            "failure": "no answer",
+            "master": None,
+            "epoch": None,
+            "config_serial": None,
+            "last_job": None,
+            "written": None,
+        },
+        "nodes": [
+            {
+                "name": "node1",
+                "master_candidate": True,
+                "offline": False,
+                "failure": None,
+                "sight": {"master": "node1", "daemon": "serving"},
+            },
+            {
+                "name": "node2",
+                "master_candidate": False,
+                "offline": True,
+                "failure": None,
+                "sight": None,
+            },
+        ],
+    },
     "QueryFindings": {
         "parts": [
             {"group": None, "job": 7, "time": 1000.5, "errors": 0, "warnings": 0},

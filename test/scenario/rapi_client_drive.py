@@ -296,6 +296,7 @@ if hasattr(cluster, "ExecuteBatch"):
 
 if hasattr(cluster, "GetFindings"):
     job("VerifyCluster", skip_checks=["nplusone_mem"])
+    ask("GetFailoverStatus")
     ask("GetFindings", "error", object="node")
 if hasattr(cluster, "Plan"):
     ask("Plan", "ShutdownInstance", ONE)

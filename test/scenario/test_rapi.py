@@ -380,6 +380,11 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     first, missing = rest.get("/2/jobs/explain?ids=1,999999")
     assert first["job"]["id"] == 1 and missing is None
     assert rest.get("/2/queue")["queue"]["unfinished"] == 0
+    status = rest.get("/2/failover-status")
+    assert status["master"] == NODE1 and status["witness"] is None
+    assert {one["name"]: one["sight"]["master"] for one in status["nodes"]} == dict.fromkeys(
+        (NODE1, NODE2, NODE3), NODE1
+    )
     ids = [one[1] for one in rest.job("POST", "/2/verify", {})["opresult"][0]["jobs"]]
     assert {rest.end_of(number)["status"] for number in ids} == {"success"}
     found = rest.get("/2/verify")

@@ -151,7 +151,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "bootstrap": (
         ("init_params", "join_protocol", "node_state", "newer_copies", "renewal"),
-        ("destroy", "failover", "failover_status", "join", "remote", "requirements"),
+        ("destroy", "failover", "join", "remote", "requirements"),
         ("detection", "first_config", "node"),
         ("init",),
     ),
@@ -458,7 +458,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "rpc": (
         ("filler", "key_pins", "master_ip", "results", "witness"),
         ("runner",),
-        ("distribute", "voting"),
+        ("distribute", "failover_status", "voting"),
     ),
     "server": (
         ("daemon",),

@@ -17,7 +17,6 @@ change. When an operation fails, it undoes its changes, or the message says whic
 :mod:`.newer_copies`    fetches newer copies of configuration and job queue from another node
 :mod:`.history_copies`  completes the history of the configuration on a new master
 :mod:`.failover`        makes this node the master
-:mod:`.failover_status` what all nodes know about the master daemon
 :mod:`.renewal`         makes new keys and certificates
 :mod:`.renumber`        gives all nodes and the cluster other addresses
 :mod:`.destroy`         removes the state of the last node

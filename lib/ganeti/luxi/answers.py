@@ -356,3 +356,46 @@ class VerifyReport(TypedDict):
     parts: list[VerifiedPart]
     unchecked: list[str | None]
     findings: list[FindingReport]
+
+
+# -- the role of the master ------------------------------------------------------------------------
+
+
+#: What a node says about the master. ``sight`` has the members of
+#: :class:`ganeti.objects.transfer.MasterStatus`; it is None for a node which does not answer, for
+#: the reason in ``failure``, or which is ``offline``. The name is that of the command's output.
+FailoverNode = TypedDict(  # noqa: UP013 - the glossary has another word for new names
+    "FailoverNode",
+    {
+        "name": str,
+        "master_candidate": bool,
+        "offline": bool,
+        "failure": str | None,
+        "sight": dict[str, Any] | None,
+    },
+)
+
+
+class WitnessReport(TypedDict):
+    """What the witness says; only ``url`` and ``failure`` if it does not answer."""
+
+    url: str
+    failure: str | None
+    master: str | None
+    epoch: int | None
+    config_serial: int | None
+    last_job: int | None
+    written: float | None
+
+
+class FailoverReport(TypedDict):
+    """The answer to ``QueryFailoverStatus``.
+
+    ``auto_failover`` is the number of seconds without a master after which its role moves, 0 for
+    never. ``witness`` is None for a cluster without one.
+    """
+
+    auto_failover: int
+    master: str
+    witness: WitnessReport | None
+    nodes: list[FailoverNode]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Self
 
+    from ganeti.luxi.answers import FailoverReport
     from ganeti.opcodes.base import OpCode
 
 # Seconds after which the master answers "nochange" to a wait.
@@ -295,6 +296,14 @@ class Client:
         Changes follow as events (``WaitForEvents``).
         """
         self.call("CheckGuests")
+
+    def query_failover_status(self) -> FailoverReport:
+        """Let the master ask all nodes what they know about it (:mod:`ganeti.rpc.failover_status`).
+
+        :returns: as :class:`ganeti.luxi.answers.FailoverReport`.
+        """
+        found: FailoverReport = self.call("QueryFailoverStatus")
+        return found
 
     def read_console_log(
         self, instance_name: str, lines: int, position: str = ""

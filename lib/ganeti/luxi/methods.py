@@ -330,6 +330,13 @@ SET_WATCHER_PAUSE = Method(
 QUERY_METRICS = Method(
     "QueryMetrics", "Returns what the master daemon has measured", slow=True, published=False
 )
+QUERY_FAILOVER_STATUS = Method(
+    "QueryFailoverStatus",
+    "Asks all nodes what they know about the master, and returns whether its role would move by"
+    " itself",
+    slow=True,
+    published=False,
+)
 QUERY_FINDINGS = Method(
     "QueryFindings",
     "Returns the findings of the last verification of the configuration and of each node group",

@@ -32,6 +32,7 @@ from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 from ganeti.query import engine, job_rules
+from ganeti.rpc import failover_status
 from ganeti.utils import clock, text
 from ganeti.utils.effort import Effort
 from ganeti.wire import json
@@ -259,6 +260,10 @@ class LuxiService:
         job_ids = facts.unfinished(self._queue)
         locks = self._context.locks.table()
         request.answer(overview.overview(self._explain_context(), job_ids, locks, limit))
+
+    @_serves(methods.QUERY_FAILOVER_STATUS)
+    def _failover_status(self, request: LuxiRequest) -> None:
+        request.answer(failover_status.report(failover_status.ask()))
 
     @_serves(methods.QUERY_FINDINGS)
     def _query_findings(self, request: LuxiRequest) -> None:

@@ -16,14 +16,19 @@ from fakes.http_lab import HttpLab
 from fakes.luxi_master import FakeMaster
 from ganeti import client as programs
 from ganeti import errors
+from ganeti.bootstrap import node_state
 from ganeti.cli.over_rest import address, refusal
 from ganeti.cli.over_rest import master as over_rest
+from ganeti.config.witness import Document
 from ganeti.luxi import methods
+from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import paths
+from ganeti.platform.master_epoch import Epoch
 from ganeti.rapi.application import RestApplication
 from ganeti.rapi.identify import Identities
 from ganeti.rapi.master import Master
 from ganeti.rapi.users import Users
+from ganeti.rpc import failover_status
 from ganeti.utils import x509
 
 from .conftest import Gnt, fields_of
@@ -322,3 +327,41 @@ def test_a_file_with_a_token(
     assert f"Use 'chmod 600 {file}'." in gnt("instance list").err
     file.chmod(0o600)
     assert "chmod" not in gnt("instance list").err
+
+
+@pytest.mark.parametrize("form", ["", " --output=json"])
+def test_the_failover_status_over_rest_has_the_same_text(
+    form: str, gnt: Gnt, laptop: Laptop, cluster: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = Document(
+        "c", 3, "n", "node1", Epoch(4, "u"), (Epoch(4, "u"), 12), (Epoch(4, "u"), 7)
+    )
+    known = MasterStatus(
+        master="node1",
+        epoch="4 u",
+        daemon="serving",
+        watching=True,
+        watched="node1",
+        state="serving",
+        seen_s=3.0,
+        text="it waits",
+    )
+    found = failover_status.Status(
+        30,
+        "node1",
+        [
+            failover_status.NodeStatus("node1", True, False, known),
+            failover_status.NodeStatus("node2", True, False, None, "no answer"),
+            failover_status.NodeStatus("node3", False, True, None),
+        ],
+        failover_status.WitnessStatus("https://w.example.com/c", document),
+    )
+    monkeypatch.setattr(failover_status, "ask", lambda: found)
+    monkeypatch.setattr(node_state, "cluster_traces", lambda _here: ["a file"])
+    near = gnt("cluster failover-status" + form)
+    # The machine outside is not asked, but the master.
+    monkeypatch.setattr(node_state, "cluster_traces", lambda _here: [])
+    cluster.answers["QueryFailoverStatus"] = lambda: failover_status.report(found)
+    laptop.use("rita:secret@")
+    assert near.code == 0 and gnt("cluster failover-status" + form) == near
+    assert cluster.methods().count("QueryFailoverStatus") == 1

@@ -30,6 +30,7 @@ PUBLISHED: dict[str, Any] = json.loads(
 #: Methods nobody else has.
 OWN_METHODS = {
     "CheckGuests": "a guest that stopped by itself becomes an event of the REST interface",
+    "QueryFailoverStatus": "whether the role of the master would move (REST)",
     "QueryFindings": "the last findings of verifications (REST)",
     "QueryQueue": "the queue in its predicted order, with locks (REST)",
     "FindCommits": "chosen commits of the history, page by page (REST)",

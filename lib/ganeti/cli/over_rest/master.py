@@ -333,5 +333,6 @@ REQUESTS: Final[Mapping[str, Callable[..., Any]]] = {
     "ReadConsoleLog": lambda to, name, lines, position: to.GetInstanceConsoleLog(
         name, lines, position or None
     ),
+    "QueryFailoverStatus": lambda to: to.GetFailoverStatus(),
     "QueryGuestsUsage": lambda to: to.GetGuestsUsage(),
 }

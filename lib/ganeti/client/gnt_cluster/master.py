@@ -17,7 +17,7 @@ from ganeti.constants import failover as failover_c
 
 if TYPE_CHECKING:
     from ganeti.bootstrap.failover import Survey
-    from ganeti.bootstrap.failover_status import NodeStatus, Status, WitnessStatus
+    from ganeti.luxi.answers import FailoverNode, FailoverReport, WitnessReport
 
 _NO_VOTING_QUESTION = """\
 This node will become the master without a vote of the other nodes. Data which only the other nodes
@@ -126,103 +126,82 @@ def master_ping(values: Values, arguments: list[str]) -> int:
 
 def failover_status(values: Values, arguments: list[str]) -> int:
     """Show what each node knows about the master (``failover-status``); this needs no master."""
-    from ganeti.bootstrap import failover_status as status
-
-    found = status.ask()
+    found = _ask_nodes()
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
 
-        output.write_data(_status_data(found), values.output_format)
+        output.write_data(found, values.output_format)
         return failures.EXIT_SUCCESS
-    if found.limit_s:
+    limit_s, master, nodes = found["auto_failover"], found["master"], found["nodes"]
+    if limit_s:
         terminal.out(
-            f"The master is {found.master}. A candidate takes its role when it is gone for"
-            f" {found.limit_s} s."
+            f"The master is {master}. A candidate takes its role when it is gone for {limit_s} s."
         )
     else:
-        terminal.out(f"The master is {found.master}. Its role does not move by itself.")
-    until = max(
-        (one.answer.paused_until or 0.0 for one in found.nodes if one.answer is not None),
-        default=0.0,
-    )
+        terminal.out(f"The master is {master}. Its role does not move by itself.")
+    answers = [(one["name"], one["sight"]) for one in nodes if one["sight"] is not None]
+    until = max((status.get("paused_until") or 0.0 for _name, status in answers), default=0.0)
     if until > time.time():
         terminal.out(f"The watcher is paused until {time.ctime(until)}, so the role stays there.")
     from ganeti.cli.table import Column, format_table
 
-    rows = [_status_row(one, found.master, found.limit_s) for one in found.nodes]
+    rows = [_status_row(one, master, limit_s) for one in nodes]
     columns = [Column(name) for name in ("Node", "Candidate", "Daemon", "Master daemon", "Report")]
     for line in format_table(columns, rows):
         terminal.out(line)
-    if found.witness is not None:
-        terminal.out(_witness_text(found.witness))
-    for one in found.nodes:
-        if one.answer is not None and one.answer.acted:
-            terminal.out(f"{one.name} acted: {one.answer.acted}")
+    if found["witness"] is not None:
+        terminal.out(_witness_text(found["witness"]))
+    for name, status in answers:
+        if status["acted"]:
+            terminal.out(f"{name} acted: {status['acted']}")
     return failures.EXIT_SUCCESS
 
 
-def _witness_text(found: WitnessStatus) -> str:
-    document = found.document
-    if document is None:
-        return f"The witness does not count: {found.failure}"
-    config_serial, last_job = document.config[1], document.jobs[1]
-    knows = [f"it obeys master epoch {document.epoch.number} of {document.master}"]
-    if config_serial:
-        knows.append(f"it knows of configuration {config_serial}")
-    if last_job:
-        knows.append(f"it knows of job {last_job}")
+def _ask_nodes() -> FailoverReport:
+    """Return what all nodes know about the master.
+
+    :raises OpPrereqError: this machine belongs to no cluster.
+    """
+    from ganeti.cli.over_rest import address
+
+    if address.is_given():
+        return jobs.connect().query_failover_status()
+    from ganeti.bootstrap import node_state
+    from ganeti.platform import paths
+    from ganeti.rpc import failover_status as status
+
+    if not node_state.cluster_traces(paths.current()):
+        raise errors.OpPrereqError("this machine belongs to no cluster", errors.ECODE_STATE)
+    return status.report(status.ask())
+
+
+def _witness_text(found: WitnessReport) -> str:
+    if found["written"] is None:
+        return f"The witness does not count: {found['failure']}"
+    knows = [f"it obeys master epoch {found['epoch']} of {found['master']}"]
+    if found["config_serial"]:
+        knows.append(f"it knows of configuration {found['config_serial']}")
+    if found["last_job"]:
+        knows.append(f"it knows of job {found['last_job']}")
     return (
-        f"The witness {found.url} answers: {', '.join(knows)};"
-        f" written {time.ctime(document.written)}."
+        f"The witness {found['url']} answers: {', '.join(knows)};"
+        f" written {time.ctime(found['written'])}."
     )
 
 
-def _status_row(one: NodeStatus, master: str, limit_s: int) -> list[str]:
-    candidate = "yes" if one.candidate else "no"
-    if one.answer is None:
-        return [one.name, candidate, "-", "-", "offline" if one.offline else one.failure]
-    answer = one.answer
-    text = answer.text
-    state = answer.daemon if one.name == master else answer.state or "-"
-    if one.name == master and answer.seen_s is not None:
-        text = f"{text} (a majority confirmed {answer.seen_s:.0f} s ago that it can commit)"
-        state = failover_c.STALLED if limit_s and answer.seen_s > limit_s else state
-    elif answer.watched and answer.seen_s is not None:
-        text = f"{text} (seen serving {answer.seen_s:.0f} s ago)"
-    return [one.name, candidate, "watches" if answer.watching else "off", state, text]
-
-
-def _status_data(found: Status) -> dict[str, object]:
-    from ganeti.objects import codec
-
-    return {
-        "auto_failover": found.limit_s,
-        "master": found.master,
-        "witness": None if found.witness is None else _witness_data(found.witness),
-        "nodes": [
-            {
-                "name": one.name,
-                "master_candidate": one.candidate,
-                "offline": one.offline,
-                "failure": one.failure or None,
-                "sight": None if one.answer is None else codec.to_dict(one.answer),
-            }
-            for one in found.nodes
-        ],
-    }
-
-
-def _witness_data(found: WitnessStatus) -> dict[str, object]:
-    document = found.document
-    return {
-        "url": found.url,
-        "failure": found.failure or None,
-        "master": None if document is None else document.master,
-        "epoch": None if document is None else document.epoch.number,
-        "config_serial": None if document is None else document.config[1],
-        "last_job": None if document is None else document.jobs[1],
-        "written": None if document is None else document.written,
-    }
+def _status_row(one: FailoverNode, master: str, limit_s: int) -> list[str]:
+    name, candidate = one["name"], "yes" if one["master_candidate"] else "no"
+    status = one["sight"]
+    if status is None:
+        return [name, candidate, "-", "-", "offline" if one["offline"] else one["failure"] or "-"]
+    text, seen_s = status["text"], status.get("seen_s")
+    state = status["daemon"] if name == master else status["state"] or "-"
+    if name == master and seen_s is not None:
+        text = f"{text} (a majority confirmed {seen_s:.0f} s ago that it can commit)"
+        state = failover_c.STALLED if limit_s and seen_s > limit_s else state
+    elif status["watched"] and seen_s is not None:
+        text = f"{text} (seen serving {seen_s:.0f} s ago)"
+    return [name, candidate, "watches" if status["watching"] else "off", state, text]
 
 
 def activate_master_ip(values: Values, arguments: list[str]) -> int:

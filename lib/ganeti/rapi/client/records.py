@@ -62,6 +62,10 @@ class Records(Transport):
         query = options(after=after, wait=wait, kinds=short, kind=complete, name=names)
         return dict(self._get(self._path("events", "log"), query))
 
+    def GetFailoverStatus(self) -> dict[str, Any]:
+        """Return the ``master``, and what the ``nodes`` and the ``witness`` know about it."""
+        return dict(self._get(self._path("failover-status")))
+
     def GetFindings(
         self,
         severity: str | None = None,

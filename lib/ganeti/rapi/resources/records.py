@@ -81,6 +81,10 @@ async def _queue(call: Call) -> Any:
     return await call.master.call("QueryQueue", _limit(call, _MOST_JOBS))
 
 
+async def _failover_status(call: Call) -> Any:
+    return await call.master.call("QueryFailoverStatus")
+
+
 async def _findings(call: Call) -> Any:
     found = await call.master.call("QueryFindings")
     chosen = {name: call.query[name] for name in _CHOSEN_FINDINGS if call.query[name] is not None}
@@ -151,6 +155,12 @@ def _answer(hint: Any, doc: str) -> Result:
     return Result(typed.of(hint), doc)
 
 
+_FAILOVER_STATUS: Final = Read(
+    _failover_status,
+    "What each node knows about the master, and whether its role would move by itself.",
+    _answer(answers.FailoverReport, "the master, the nodes, and the witness"),
+    access=READERS,
+)
 _FINDINGS: Final = Read(
     _findings,
     "The findings of the last verification of the configuration and of each node group.",
@@ -250,6 +260,7 @@ RESOURCES: Final = (
             ),
         },
     ),
+    Resource("/2/failover-status", "failover_status", {GET: _FAILOVER_STATUS}),
     Resource("/2/verify", "verify", {GET: _FINDINGS, POST: _VERIFY}),
     Resource("/2/history", "history", {GET: _HISTORY}),
     Resource("/2/audit", "audit", {GET: _AUDIT}),

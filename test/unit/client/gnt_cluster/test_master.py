@@ -13,13 +13,14 @@ import pytest
 from fakes.config import cluster_of
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.bootstrap import failover, failover_status
+from ganeti.bootstrap import failover, node_state
 from ganeti.cli import jobs
 from ganeti.config.members import Members
 from ganeti.config.role import Ballot, Standing, judge
 from ganeti.config.witness import Document
 from ganeti.objects.transfer import MasterStatus
 from ganeti.platform.master_epoch import Epoch
+from ganeti.rpc import failover_status
 from ganeti.rpc.voting import Votes
 
 from ..conftest import Gnt
@@ -239,6 +240,17 @@ def status(limit_s: int = 5) -> failover_status.Status:
             failover_status.NodeStatus("node3.example.com", False, True, None),
         ],
     )
+
+
+@pytest.fixture(autouse=True)
+def in_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_state, "cluster_traces", lambda _here: ["a file"])
+
+
+def test_failover_status_without_a_cluster(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_state, "cluster_traces", lambda _here: [])
+    ended = gnt("cluster failover-status")
+    assert ended.code == 1 and "belongs to no cluster" in ended.err
 
 
 def test_failover_status(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:

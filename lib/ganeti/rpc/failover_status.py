@@ -1,6 +1,8 @@
-"""What all nodes know about the master daemon: ``gnt-cluster failover-status``.
+"""What all nodes know about the master daemon, and whether its role would move by itself.
 
-The nodes are asked directly, because the question is mostly asked when there is no master.
+``gnt-cluster failover-status`` asks the nodes directly, because the question is mostly asked when
+there is no master. While there is one, it answers LUXI method ``QueryFailoverStatus`` for clients
+of the REST interface.
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.bootstrap import node_state
 from ganeti.config.members import read_members
 from ganeti.config.ssconf import SimpleStore
 from ganeti.config.witness import Document
 from ganeti.constants import ssconf as ssconf_c
+from ganeti.luxi.answers import FailoverReport, WitnessReport
+from ganeti.objects import codec
 from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import paths
-from ganeti.rpc import AddressRunner, key_pins, open_client
+from ganeti.rpc import key_pins
+from ganeti.rpc.runner import AddressRunner, open_client
 from ganeti.rpc.witness import WitnessError, open_witness
 from ganeti.wire.calls import MASTER_STATUS
 
@@ -65,12 +69,9 @@ class Status(NamedTuple):
 def ask() -> Status:
     """Ask all nodes which are not marked offline.
 
-    :raises OpPrereqError: this machine belongs to no cluster.
     :raises ConfigurationError: a file of this node cannot be read.
     """
     here = paths.current()
-    if not node_state.cluster_traces(here):
-        raise errors.OpPrereqError("this machine belongs to no cluster", errors.ECODE_STATE)
     store = SimpleStore(here)
     addresses = store.node_primary_ips()
     online = set(store.online_nodes())
@@ -105,3 +106,35 @@ def _ask_witness(here: paths.Paths) -> WitnessStatus | None:
     except WitnessError as err:
         return WitnessStatus(members.witness, None, str(err))
     return WitnessStatus(members.witness, document)
+
+
+def report(found: Status) -> FailoverReport:
+    """Return the same as data."""
+    return {
+        "auto_failover": found.limit_s,
+        "master": found.master,
+        "witness": None if found.witness is None else _witness_report(found.witness),
+        "nodes": [
+            {
+                "name": one.name,
+                "master_candidate": one.candidate,
+                "offline": one.offline,
+                "failure": one.failure or None,
+                "sight": None if one.answer is None else codec.to_dict(one.answer),
+            }
+            for one in found.nodes
+        ],
+    }
+
+
+def _witness_report(found: WitnessStatus) -> WitnessReport:
+    document = found.document
+    return {
+        "url": found.url,
+        "failure": found.failure or None,
+        "master": None if document is None else document.master,
+        "epoch": None if document is None else document.epoch.number,
+        "config_serial": None if document is None else document.config[1],
+        "last_job": None if document is None else document.jobs[1],
+        "written": None if document is None else document.written,
+    }
