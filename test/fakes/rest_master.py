@@ -129,6 +129,21 @@ RECORDS: dict[str, Any] = {
         ],
         "more_locks": 0,
     },
+    "QueryImages": {
+        "images": [
+            {
+                "name": "debian-12",
+                "format": "qcow2",
+                "size": 2 << 30,
+                "file_size": 400 << 20,
+                "sha256": "a" * 64,
+                "source": "https://cloud.example.com/debian-12.qcow2",
+                "verified": "",
+                "fetched": 1000,
+            }
+        ],
+        "problems": ["entry x.json cannot be used: it is not an object"],
+    },
     "QueryFailoverStatus": {
         "auto_failover": 30,
         "master": "node1",

@@ -297,6 +297,7 @@ if hasattr(cluster, "ExecuteBatch"):
 if hasattr(cluster, "GetFindings"):
     job("VerifyCluster", skip_checks=["nplusone_mem"])
     ask("GetFailoverStatus")
+    ask("GetImages")
     ask("GetFindings", "error", object="node")
 if hasattr(cluster, "Plan"):
     ask("Plan", "ShutdownInstance", ONE)

@@ -380,6 +380,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     first, missing = rest.get("/2/jobs/explain?ids=1,999999")
     assert first["job"]["id"] == 1 and missing is None
     assert rest.get("/2/queue")["queue"]["unfinished"] == 0
+    assert rest.get("/2/images") == {"images": [], "problems": []}
     status = rest.get("/2/failover-status")
     assert status["master"] == NODE1 and status["witness"] is None
     assert {one["name"]: one["sight"]["master"] for one in status["nodes"]} == dict.fromkeys(

@@ -39,7 +39,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 284),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        557,
+        560,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 192),
     "ganeti-confd": ("import ganeti.server.confd", 119),

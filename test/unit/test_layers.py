@@ -98,7 +98,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("luxi_service",),
     ),
     "master/queries": (
-        ("guests", "service", "without_job"),
+        ("guests", "images", "service", "without_job"),
         ("cluster", "pages"),
         ("past",),
     ),

@@ -399,3 +399,29 @@ class FailoverReport(TypedDict):
     master: str
     witness: WitnessReport | None
     nodes: list[FailoverNode]
+
+
+# -- disk images -----------------------------------------------------------------------------------
+
+
+class ImageReport(TypedDict):
+    """An image of the catalogue, with the members of :class:`ganeti.foreign.catalogue.Image`.
+
+    Sizes are in bytes. ``verified`` says what proved the content, and is empty if nothing did.
+    """
+
+    fetched: int
+    file_size: int
+    format: str
+    name: str
+    sha256: str
+    size: int
+    source: str
+    verified: str
+
+
+class ImagesReport(TypedDict):
+    """The answer to ``QueryImages``; ``problems`` are sentences about entries of no use."""
+
+    images: list[ImageReport]
+    problems: list[str]

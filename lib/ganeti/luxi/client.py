@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Self
 
-    from ganeti.luxi.answers import FailoverReport
+    from ganeti.luxi.answers import FailoverReport, ImagesReport
     from ganeti.opcodes.base import OpCode
 
 # Seconds after which the master answers "nochange" to a wait.
@@ -296,6 +296,14 @@ class Client:
         Changes follow as events (``WaitForEvents``).
         """
         self.call("CheckGuests")
+
+    def query_images(self) -> ImagesReport:
+        """Return the catalogue of disk images of the master.
+
+        :returns: as :class:`ganeti.luxi.answers.ImagesReport`.
+        """
+        found: ImagesReport = self.call("QueryImages")
+        return found
 
     def query_failover_status(self) -> FailoverReport:
         """Let the master ask all nodes what they know about it (:mod:`ganeti.rpc.failover_status`).

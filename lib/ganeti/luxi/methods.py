@@ -330,6 +330,12 @@ SET_WATCHER_PAUSE = Method(
 QUERY_METRICS = Method(
     "QueryMetrics", "Returns what the master daemon has measured", slow=True, published=False
 )
+QUERY_IMAGES = Method(
+    "QueryImages",
+    "Returns the disk images of the catalogue, and what is wrong with it",
+    slow=True,
+    published=False,
+)
 QUERY_FAILOVER_STATUS = Method(
     "QueryFailoverStatus",
     "Asks all nodes what they know about the master, and returns whether its role would move by"

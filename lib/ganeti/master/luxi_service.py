@@ -27,7 +27,7 @@ from ganeti.luxi.methods import Method, Right
 from ganeti.master import access_records, audit_search, documents, history, metrics
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
-from ganeti.master.queries import cluster, guests, pages, past, service, without_job
+from ganeti.master.queries import cluster, guests, images, pages, past, service, without_job
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
@@ -260,6 +260,10 @@ class LuxiService:
         job_ids = facts.unfinished(self._queue)
         locks = self._context.locks.table()
         request.answer(overview.overview(self._explain_context(), job_ids, locks, limit))
+
+    @_serves(methods.QUERY_IMAGES)
+    def _query_images(self, request: LuxiRequest) -> None:
+        request.answer(images.images(paths.current().images_dir))
 
     @_serves(methods.QUERY_FAILOVER_STATUS)
     def _failover_status(self, request: LuxiRequest) -> None:

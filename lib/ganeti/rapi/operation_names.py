@@ -82,6 +82,7 @@ _OTHERS: Final = {
     ("/2/jobs/{job_id}/explain", GET): "explainJob",
     ("/2/jobs/explain", GET): "explainJobs",
     ("/2/queue", GET): "getQueue",
+    ("/2/images", GET): "listImages",
     ("/2/failover-status", GET): "getFailoverStatus",
     ("/2/verify", GET): "getFindings",
     ("/2/verify", POST): "verifyCluster",

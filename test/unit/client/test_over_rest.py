@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from ganeti.bootstrap import node_state
 from ganeti.cli.over_rest import address, refusal
 from ganeti.cli.over_rest import master as over_rest
 from ganeti.config.witness import Document
+from ganeti.foreign import catalogue
 from ganeti.luxi import methods
+from ganeti.master.queries import images
 from ganeti.objects.transfer import MasterStatus
 from ganeti.platform import paths
 from ganeti.platform.master_epoch import Epoch
@@ -365,3 +368,35 @@ def test_the_failover_status_over_rest_has_the_same_text(
     laptop.use("rita:secret@")
     assert near.code == 0 and gnt("cluster failover-status" + form) == near
     assert cluster.methods().count("QueryFailoverStatus") == 1
+
+
+def test_images_of_the_master_are_listed_over_rest(
+    gnt: Gnt, laptop: Laptop, cluster: FakeMaster, here: paths.Paths
+) -> None:
+    top = Path(here.images_dir)
+    top.mkdir(parents=True)
+    entry = catalogue.Image(
+        "debian-12", "raw", 5 << 20, 3 << 20, "a" * 64, "https://u:pw@h.example.com/d", "", 1000
+    )
+    (top / "debian-12.json").write_text(json.dumps(entry._asdict()))
+    (top / "broken.json").write_text("[]")
+    near = gnt("os images list -o name,format,size,verified,fetched")
+    assert near.out.splitlines()[1].split()[:4] == ["debian-12", "raw", "5M", "no"]
+    report = images.images(str(top))
+    assert report["images"][0]["source"] == "https://h.example.com/d"
+    cluster.answers["QueryImages"] = lambda: report
+    for one in top.iterdir():
+        one.unlink()
+    laptop.use("rita:secret@")
+    assert gnt("os images list -o name,format,size,verified,fetched") == near
+    for line in ("fetch x https://h.example.com/x", "share", "check", "remove debian-12"):
+        ended = gnt(f"os images {line}")
+        assert ended.code == 1 and "Run it on the master" in ended.err, line
+    assert list(top.iterdir()) == []
+
+
+def test_a_catalogue_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.OpExecError, match="cannot read the catalogue of images"):
+        images.images(str(tmp_path / "file"))
+    assert images.images(str(tmp_path / "missing")) == {"images": [], "problems": []}

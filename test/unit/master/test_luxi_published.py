@@ -30,6 +30,7 @@ PUBLISHED: dict[str, Any] = json.loads(
 #: Methods nobody else has.
 OWN_METHODS = {
     "CheckGuests": "a guest that stopped by itself becomes an event of the REST interface",
+    "QueryImages": "the catalogue of disk images (gnt-os images list over REST)",
     "QueryFailoverStatus": "whether the role of the master would move (REST)",
     "QueryFindings": "the last findings of verifications (REST)",
     "QueryQueue": "the queue in its predicted order, with locks (REST)",

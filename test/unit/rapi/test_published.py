@@ -86,6 +86,7 @@ OWN_RESOURCES = {
     ("/2/jobs/{job_id}/explain", "GET"): "why a job waits",
     ("/2/jobs/explain", "GET"): "why jobs wait",
     ("/2/queue", "GET"): "the queue in the predicted order, and the locks",
+    ("/2/images", "GET"): "the catalogue of disk images",
     ("/2/failover-status", "GET"): "whether the role of the master would move",
     ("/2/verify", "GET"): "the last findings of verifications",
     ("/2/verify", "POST"): "programs verify the cluster without a shell",

@@ -20,6 +20,7 @@ READS = (
     "/2/jobs/explain?ids=12,13",
     "/2/queue",
     "/2/failover-status",
+    "/2/images",
     "/2/verify",
     "/2/history",
     "/2/audit",

@@ -333,6 +333,7 @@ REQUESTS: Final[Mapping[str, Callable[..., Any]]] = {
     "ReadConsoleLog": lambda to, name, lines, position: to.GetInstanceConsoleLog(
         name, lines, position or None
     ),
+    "QueryImages": lambda to: to.GetImages(),
     "QueryFailoverStatus": lambda to: to.GetFailoverStatus(),
     "QueryGuestsUsage": lambda to: to.GetGuestsUsage(),
 }

@@ -6,6 +6,7 @@ from ganeti import TYPE_CHECKING, errors
 from ganeti.cli import failures, jobs, listing, row_list, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.over_rest import address
 from ganeti.constants import query as query_const
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _ARGUMENTS = {
     "check": "check [NAME...]",
     "remove": "remove NAME...",
 }
+
+# The actions which work over the REST interface.
+_OVER_REST = ("list", "known")
 
 #: Field -> title and kind of the column.
 FIELDS = {
@@ -62,6 +66,12 @@ def images(values: Values, arguments: list[str]) -> int:
     """
     action, *names = arguments or ["list"]
     _require_usage(action, names, values)
+    if address.is_given() and action not in _OVER_REST:
+        raise errors.OpPrereqError(
+            f"'gnt-os images {action}' does not work over the REST interface ({address.VARIABLE} is"
+            " set), because it uses the SSH keys of root on the master. Run it on the master.",
+            errors.ECODE_ENVIRON,
+        )
     return _RUN[action](values, names)
 
 
@@ -116,20 +126,28 @@ def _chosen(found: Mapping[str, Image], names: Sequence[str]) -> dict[str, Image
 
 
 def _list(values: Values, names: list[str]) -> int:
-    """List the catalogue of this node (``images list``); no daemon is asked."""
+    """List the catalogue of this node (``images list``); no daemon is asked, but over REST."""
     from ganeti.foreign.machine import whole_mib
 
     def fetch(fields: list[str]) -> list[list[Any]]:
-        _, found = _read()
         rows = []
-        for image in found.values():
-            row = image._asdict()
+        for row in _entries():
             row |= {key: whole_mib(row[key]) for key in ("size", "file_size")}
-            row["verified"] = image.verified or "no"
+            row["verified"] = row["verified"] or "no"
             rows.append([row[field] for field in fields])
         return rows
 
     return _table(LIST_FIELDS, FIELDS, values, fetch)
+
+
+def _entries() -> list[dict[str, Any]]:
+    """Return the images of this node, or over the REST interface those of the master."""
+    if not address.is_given():
+        return [image._asdict() for image in _read()[1].values()]
+    found = jobs.connect().query_images()
+    for problem in found["problems"]:
+        terminal.err(f"Warning: {problem}")
+    return [dict(one) for one in found["images"]]
 
 
 def _known(values: Values, names: list[str]) -> int:

@@ -3,6 +3,7 @@
 ===================== ===================================================================
 :mod:`.service`       the queries, and the live data which they need
 :mod:`.guests`        what guests use, and what they wrote to their consoles
+:mod:`.images`        the catalogue of disk images
 :mod:`.without_job`   opcodes that only read, without a job
 :mod:`.cluster`       the cluster as a whole
 :mod:`.pages`         lists which are filtered, ordered and divided into pages

@@ -16,6 +16,10 @@ class Cluster(Transport):
         """Return the operating systems which can be installed."""
         return list(self._get(self._path("os"), options(reason)))
 
+    def GetImages(self) -> dict[str, Any]:
+        """Return the disk ``images`` from which instances are installed, and ``problems``."""
+        return dict(self._get(self._path("images")))
+
     def GetInfo(self, reason: str | None = None) -> dict[str, Any]:
         """Return the description of the cluster."""
         return dict(self._get(self._path("info"), options(reason)))

@@ -8,8 +8,9 @@ from typing import Any, Final
 from ganeti import ht
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import query as query_const
+from ganeti.luxi import answers
 from ganeti.opcodes.cluster import OpClusterRedistConf, OpClusterSetParams
-from ganeti.rapi import declare
+from ganeti.rapi import declare, typed
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import GET, PUT, Job, Read, Resource, Result
 from ganeti.rapi.resources.common import NULL, etag, tags_resource
@@ -62,6 +63,10 @@ async def _os(call: Call) -> Any:
             variants = [variant for variant in one["variants"] or () if variant]
             names += [f"{one['name']}+{variant}" for variant in variants] or [one["name"]]
     return sorted(names)
+
+
+async def _images(call: Call) -> Any:
+    return await call.master.call("QueryImages")
 
 
 def _described(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,6 +144,22 @@ RESOURCES: Final = (
                     query_const.OS_FIELDS,
                 ),
                 (declare.BULK,),
+            ),
+        },
+    ),
+    Resource(
+        "/2/images",
+        "images",
+        {
+            GET: Read(
+                _images,
+                "List the disk images from which instances are installed (the OS parameter image"
+                " of the OS definition image).",
+                Result(
+                    typed.of(answers.ImagesReport),
+                    "the images, with sizes in bytes, and problems: entries of no use",
+                ),
+                access=declare.READERS,
             ),
         },
     ),
