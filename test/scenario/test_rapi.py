@@ -198,6 +198,27 @@ def _requests_of_commands(rest: Rest) -> None:
     assert rest("GET", "/2/instances/nosuch.example.com/console-log")[0] == 404
 
 
+def _use_sessions(rest: Rest) -> None:
+    """Log in twice, end one session by its id and the other one by logging out."""
+    cookies = []
+    for _ in range(2):
+        password = {"user": "root", "password": "secret"}
+        with rest.raw("POST", "/2/login", password, user=None) as answer:
+            assert answer.status == 200
+            cookies.append(answer.headers["Set-Cookie"].partition(";")[0])
+
+    def ask(method: str, path: str, cookie: str) -> tuple[int, Any]:
+        # Without this header, a change by cookie could come from the page of another site.
+        return rest(method, path, user=None, cookie=cookie, sec_fetch_site="same-origin")
+
+    first, second = (ask("GET", "/2/session", cookie)[1]["session"]["id"] for cookie in cookies)
+    assert {first, second} <= {one["id"] for one in ask("GET", "/2/sessions", cookies[0])[1]}
+    assert ask("DELETE", f"/2/sessions/{second}", cookies[0])[0] == 200
+    assert ask("GET", "/2/session", cookies[1])[0] == 401
+    assert ask("POST", "/2/logout", cookies[0])[0] == 200
+    assert ask("GET", "/2/session", cookies[0])[0] == 401
+
+
 def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     """All methods of all resources; what is left out fails at the end."""
     assert rest.get("/") is None and rest.get("/2") is None and rest.get("/version") == 2
@@ -207,6 +228,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert rest.get("/2/quota") == []
     for word in ("", "/callback", "/logout"):
         assert rest("GET", f"/2/login/oidc{word}")[0] == 404
+    _use_sessions(rest)
     assert "noop" in rest.get("/2/os")
     assert "noop" in [one["name"] for one in rest.get("/2/os?bulk=1")]
     rest.job("PUT", "/2/modify", {"maintain_node_health": False})
