@@ -104,10 +104,14 @@ class Identity:
 
 @pytest.fixture(scope="module")
 def identities(cluster: Cluster, rest: Rest) -> list[Identity]:
-    """A token, which begins before anything is lost."""
+    """A token and a session, which begin before anything is lost."""
     program = str(ROOT / "tools" / "rapi-passwd")
     made = cluster.run(program, "token", "add", "root", "--rights", "read").ok()
-    return [Identity(Authorization=f"Bearer {made.stdout.strip()}")]
+    body = {"user": "root", "password": "secret"}
+    with rest.raw("POST", "/2/login", body, user=None) as answer:
+        assert answer.status == 200, answer.read()
+        cookie = str(answer.getheader("Set-Cookie")).partition(";")[0]
+    return [Identity(Authorization=f"Bearer {made.stdout.strip()}"), Identity(Cookie=cookie)]
 
 
 def change(rest: Rest) -> int:
@@ -157,7 +161,7 @@ def test_the_master_is_lost(
     cluster: Cluster, identities: list[Identity], lose: Callable[[Cluster], str]
 ) -> None:
     """The events of the former daemon are gone; the client learns that, and misses none later.
-    Tokens are those of the cluster, and not of a daemon.
+    Sessions and tokens are those of the cluster, and not of a daemon.
     """
     rests = {name: Rest(address(cluster, name)) for name in (NODE1, NODE2)}
     listener = Listener(*rests.values())
