@@ -1,13 +1,15 @@
 """The access log: a line for each request, in the combined log format of web servers.
 
 A line is ``host - user [time] "request" status bytes "referer" "agent"``. Texts which a client sent
-are escaped, so that a client cannot add lines or fields.
+are escaped, so that a client cannot add lines or fields. The arguments with which a browser returns
+from the login at a provider could be used for a login for a short time, so they are left out.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from typing import Final
 
@@ -21,6 +23,8 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 1
     ord('"'): '\\"',
     ord("\\"): "\\\\",
 }
+# Arguments of an answer by OpenID Connect (RFC 6749, section 4.1.2).
+_SECRETS: Final = re.compile(r"(?<=[?&])(code|state)=[^&\s]*")
 
 
 def format_line(exchange: Exchange, now: float) -> str:
@@ -32,8 +36,8 @@ def format_line(exchange: Exchange, now: float) -> str:
     line, referer, agent, user = (
         text.translate(_ESCAPES)
         for text in (
-            exchange.line or "-",
-            exchange.referer,
+            _without_secrets(exchange.line) or "-",
+            _without_secrets(exchange.referer),
             exchange.agent,
             exchange.user.replace(" ", "_"),
         )
@@ -42,6 +46,10 @@ def format_line(exchange: Exchange, now: float) -> str:
         f'{exchange.peer} - {user} [{stamp}] "{line}" {exchange.status}'
         f' {exchange.sent or "-"} "{referer}" "{agent}"\n'
     )
+
+
+def _without_secrets(text: str) -> str:
+    return _SECRETS.sub(r"\1=...", text)
 
 
 class AccessLog:

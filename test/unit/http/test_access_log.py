@@ -39,6 +39,19 @@ def test_nobody_writes_in_anothers_name() -> None:
     )
 
 
+def test_the_code_of_a_login_is_left_out() -> None:
+    path = "/2/login/oidc/callback"
+    exchange = COMMON._replace(
+        line=f"GET {path}?code=geheim&iss=https%3A%2F%2Fid&state=7.geheim HTTP/1.1",
+        referer=f"https://c{path}?state=geheim&code=geheim",
+    )
+    line = format_line(exchange, 0.0)
+    assert "geheim" not in line
+    assert f'"GET {path}?code=...&iss=https%3A%2F%2Fid&state=... HTTP/1.1"' in line
+    other = "GET /2/jobs?filter=status&decode=1 HTTP/1.1"
+    assert other in format_line(COMMON._replace(line=other), 0.0)
+
+
 def test_the_file(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     log = AccessLog(str(path))
