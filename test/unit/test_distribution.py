@@ -46,6 +46,7 @@ _TESTED = {
     "authlib": ("python3-authlib", ("rapi/test_oidc.py",)),
     "pyotp": ("python3-pyotp", ("rapi/test_totp.py",)),
     "fido2": ("python3-fido2", ("rapi/test_passkeys.py",)),
+    "segno": ("python3-segno", ("tools/test_rapi_factors.py",)),
 }
 # Parts of packages which are imported under names of their own.
 _PARTS = {
