@@ -63,7 +63,6 @@ for one in (
     "GetFeatures",
     "GetOperatingSystems",
     "GetInfo",
-    "GetQuota",
     "GetClusterTags",
 ):
     ask(one)
@@ -177,6 +176,8 @@ if hasattr(cluster, "SubmitJob"):  # what commands outside of the cluster use
     ask("GetGuestsUsage")
     ask("GetInstanceConsoleLog", ONE, lines=5)
 
+if hasattr(cluster, "GetQuota"):
+    ask("GetQuota")
 if hasattr(cluster, "GetSession"):
     ask("GetSession")
     ask("GetSessions")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import signal
 import ssl
 from typing import Any
 
@@ -66,7 +65,7 @@ def test_a_session_survives_the_daemons_and_the_master(cluster: Cluster) -> None
     assert jill.cookie.partition("=")[2] not in text
 
     # The daemon is killed.
-    cluster.kill(first, "ganeti-rapi", signal.SIGKILL)
+    cluster.kill_whole(first, "ganeti-rapi")
     cluster.on(first, "daemon-util", "start", "ganeti-rapi").ok()
     wait_until(lambda: jill.status() == 200, "the REST daemon answers again")
     # The master daemon is killed; the copy of the REST daemon serves meanwhile.

@@ -23,6 +23,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.http.messages import Refused
 from ganeti.objects import AccessRecord
+from ganeti.rapi import failures
 from ganeti.rapi.master import Master
 
 _log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class KeptRecords:
         self._answered_at: float | None = None
         self._asked_at: float | None = None
         self._failure = ""
+        self._failure_status = 503
         # One question or change after the other: an old answer must not replace a newer one.
         self._turn = asyncio.Lock()
         self._noted: dict[_Key, float] = {}
@@ -101,7 +103,7 @@ class KeptRecords:
     async def get(self, kind: str, key: str) -> AccessRecord | None:
         """Return a record; None if there is no valid one.
 
-        :raises Refused: 503 while the master does not answer, and the copy is too old.
+        :raises Refused: 502 to 504 while the master does not answer, and the copy is too old.
         """
         await self._refresh(FRESH_S)
         if (kind, key) not in self._table:
@@ -183,7 +185,7 @@ class KeptRecords:
     async def _refresh(self, most_age_s: float) -> None:
         """Ask the master when the last question is older; 0 for one that begins after now.
 
-        :raises Refused: 503.
+        :raises Refused: the status for the error of the master, such as 502.
         """
         if most_age_s and self._turn.locked() and self._serves():
             # A question is on its way, and a slow one delays nobody.
@@ -202,7 +204,7 @@ class KeptRecords:
                     await self._ask()
         if not self._serves():
             raise Refused(
-                503,
+                self._failure_status,
                 "sessions and tokens cannot be checked now, because the master daemon does not"
                 f" answer ({self._failure}); try again later",
                 headers=[_RETRY_AFTER],
@@ -229,6 +231,8 @@ class KeptRecords:
             if not self._failure:
                 _log.warning("cannot ask the master for sessions and tokens: %s", err)
             self._failure = str(err)
+            # On a node which is not the master, the answer is that of every other request.
+            self._failure_status = failures.refusal(err).status
             return
         self._failure = ""
         self._answered_at = self._asked_at
