@@ -5,7 +5,7 @@ One cluster for all tests, in order.
 
 from __future__ import annotations
 
-from harness import Cluster
+from harness import Cluster, wait_until
 
 NODES = [f"node{number}.example.com" for number in (1, 2, 3)]
 NODE3, CLUSTER = NODES[2], "cluster.example.com"
@@ -14,6 +14,11 @@ NODE3, CLUSTER = NODES[2], "cluster.example.com"
 def verified(cluster: Cluster) -> None:
     said = cluster.run("gnt-cluster", "verify").ok().text
     assert "ERROR" not in said, said
+
+
+def configurations(cluster: Cluster) -> set[bytes]:
+    """The different files with the configuration."""
+    return {cluster.path(node, "var/lib/ganeti/config.data").read_bytes() for node in NODES}
 
 
 def addresses(cluster: Cluster) -> dict[str, str]:
@@ -122,4 +127,6 @@ def test_a_master_that_does_not_start_keeps_the_former_addresses(cluster: Cluste
     assert "does not answer at its new address" in said.text
     cluster.run("daemon-util", "start-master").ok()
     assert cluster.rows("gnt-node", "list", "-o", "pip") == before
+    # The daemon serves before the other candidates have these addresses again.
+    wait_until(lambda: len(configurations(cluster)) == 1, "the candidates have the same file")
     verified(cluster)
