@@ -24,12 +24,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.http import peers
 from ganeti.http.messages import Refused
 from ganeti.objects import AccessRecord
 from ganeti.rapi import kept_records, webauthn
-from ganeti.rapi.guesses import Guesses
+from ganeti.rapi.guesses import ADDRESS_BURST, ADDRESS_INTERVAL_S
 from ganeti.rapi.kept_records import KeptRecords
-from ganeti.rapi.pace import TooMany
+from ganeti.rapi.pace import Pace, TooMany
 from ganeti.rapi.webauthn import PasskeyError
 
 _log = logging.getLogger(__name__)
@@ -104,7 +105,8 @@ class Passkeys:
         self._kept = kept
         self._host = host
         self._challenges = Challenges(clock)
-        self._guesses = Guesses(clock)
+        # No user is named before the answer is accepted, so an address has one counter for all.
+        self._wrong: Pace[str] = Pace("from this address", ADDRESS_BURST, ADDRESS_INTERVAL_S, clock)
 
     async def of(self, owner: str) -> list[AccessRecord]:
         """Return the passkeys of a user, the oldest one first."""
@@ -215,11 +217,9 @@ class Passkeys:
         """
         _require()
         rp_id = self._rp_id()
-        place = self._guesses.place(KIND, address)
+        place = peers.client_network(address)
         try:
-            if self._guesses.take(place):
-                # The next one has to wait: so many wrong answers are no mistakes.
-                raise TooMany("from this address", 1.0)
+            self._wrong.take(place)
         except TooMany as err:
             raise Refused(
                 429, f"too many wrong answers with passkeys {err.of}", headers=[err.retry_after]
@@ -229,7 +229,7 @@ class Passkeys:
         except PasskeyError as err:
             _log.warning("login with a passkey refused from %s: %s", address, err)
             raise Refused(401, f"the login with a passkey is refused: {err}") from err
-        self._guesses.give_back(place)
+        self._wrong.give_back(place)
         return owner
 
     async def _check(self, answer: Mapping[str, Any], rp_id: str) -> str:

@@ -14,7 +14,7 @@ from fakes.authenticator import ATTESTED, EDDSA, ES256, PRESENT, RS256, VERIFIED
 from fakes.kept_records import Kept
 from ganeti.http.messages import Refused
 from ganeti.rapi import passkeys, webauthn
-from ganeti.rapi.guesses import BURST
+from ganeti.rapi.guesses import ADDRESS_BURST
 from ganeti.rapi.passkeys import CHALLENGE_S, KIND, Challenges, Passkeys
 from ganeti.rapi.webauthn import PasskeyError
 
@@ -232,7 +232,7 @@ def test_a_copy_of_the_authenticator(lab: Lab) -> None:
 def test_guesses_are_limited(lab: Lab) -> None:
     one, unknown = Authenticator(), Authenticator()
     lab.add(one)
-    for _number in range(BURST):
+    for _number in range(ADDRESS_BURST):
         with pytest.raises(Refused) as caught:
             lab.login(unknown)
         assert caught.value.status == 401

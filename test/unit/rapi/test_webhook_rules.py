@@ -102,6 +102,13 @@ def test_severities(kind: str, data: dict[str, Any], about: dict[str, Any], seve
     assert rules.severity_of(Event(1, kind, data, about)) == severity
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_event_of_another_version_has_a_severity(kind: str) -> None:
+    """It may lack every member."""
+    assert rules.severity_of(Event(1, kind, {}, {})) in (rules.INFO, rules.WARNING)
+    assert rules.severity_of(Event(1, kind, {"status": ["x"]}, {})) in (rules.INFO, rules.WARNING)
+
+
 def test_what_a_rule_chooses() -> None:
     wanted = rule(kind=["job"], match=["web*"], tag=["prod"], severity="error").filter()
     about = {"objects": [["instance", "web1.example.com"]], "tags": ["prod", "other"]}

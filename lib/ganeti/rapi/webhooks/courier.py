@@ -143,7 +143,8 @@ def _retry_after(value: str, now: float) -> float:
 
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
+        # No date, or one that is too far away.
         return 0.0
 
 

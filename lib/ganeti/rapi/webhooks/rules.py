@@ -118,19 +118,21 @@ class _Chosen(NamedTuple):
 def severity_of(event: Event) -> str:
     """Return how severe an event is.
 
-    A finding has its own severity, also when it has gone. A job that has failed is an error, like
+    An event of another version may lack members: it is no error then, and stops no webhook. A
+    finding has its own severity, also when it has gone. A job that has failed is an error, like
     the state of a guest that begins with ``ERROR_``.
     """
     data = event.data
     if event.kind == FINDING:
-        return ERROR if data["severity"] == ERROR else WARNING
+        return ERROR if data.get("severity") == ERROR else WARNING
     if event.kind == JOB:
-        return _JOB_SEVERITIES.get(data["status"], INFO)
-    if event.kind == INSTANCE and data["change"] == "state":
-        status = str(data["status"])
+        return _JOB_SEVERITIES.get(str(data.get("status")), INFO)
+    if event.kind == INSTANCE and data.get("change") == "state":
+        status = str(data.get("status"))
         return ERROR if status.startswith("ERROR_") else WARNING if status == "USER_down" else INFO
-    if event.kind == NODE and data["change"] == "changed" and (data["offline"] or data["drained"]):
-        return WARNING if {"offline", "drained"} & set(event.about.get("members", ())) else INFO
+    if event.kind == NODE and (data.get("offline") or data.get("drained")):
+        changed = set(event.about.get("members", ())) if data.get("change") == "changed" else ()
+        return WARNING if {"offline", "drained"}.intersection(changed) else INFO
     return INFO
 
 
